@@ -49,7 +49,7 @@ type runner interface {
 	// [refusedError] is final; after any other error the bridge retries until the
 	// timeout of the request.
 	Submit(ctx context.Context, j job) error
-	// Wait waits for the end of a run and returns its outcome.
+	// Wait waits for the end of a run and returns its outcome. The error is [api.NotFound] if there is no such run.
 	Wait(ctx context.Context, run string) (outcome, error)
 	// Cancel ends a run. It is no error if the run has ended or is unknown.
 	Cancel(ctx context.Context, run, reason string) error

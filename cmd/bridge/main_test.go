@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	testfixture "github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/worker"
 
@@ -75,6 +76,9 @@ func (r *fileRunner) Submit(_ context.Context, j job) error {
 
 func (r *fileRunner) Wait(ctx context.Context, run string) (outcome, error) {
 	b, err := os.ReadFile(filepath.Join(r.dir, run))
+	if errors.Is(err, fs.ErrNotExist) {
+		return outcome{}, &api.Error{Code: api.NotFound}
+	}
 	if err != nil {
 		return outcome{}, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -68,18 +69,15 @@ const graceTime = 5 * time.Second
 // earlier bridge claimed the request, so its run may have ended already. The
 // error is that of ctx.
 func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlier bool) (outcome, error) {
-	if len(r.Problems) > 0 {
-		return failed("invalid request: " + strings.Join(r.Problems, "; ")), nil
-	}
 	until := e.deadline()
 	if soonest := time.Now().Add(graceTime); earlier && until.Before(soonest) {
 		until = soonest
 	}
 	working, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	logged := false
+	logged, submitted := false, earlier
 	for {
-		o, err := w.try(working, r, e)
+		o, err := w.try(working, r, e, &submitted)
 		switch refused, ok := errors.AsType[*refusedError](err); {
 		case err == nil:
 			return w.timed(o, e), nil
@@ -176,8 +174,18 @@ func (w *dirWatcher) expired(ctx context.Context, run string) (outcome, error) {
 	return w.cfg.runner.Wait(ctx, run)
 }
 
-// try submits the run, if there is time left, and waits for its end.
-func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (outcome, error) {
+// try waits for the end of the run. It submits the run first if there is time left, unless that may be done: then only
+// where there is none, because settings and the file may have changed.
+func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry, submitted *bool) (outcome, error) {
+	if *submitted {
+		o, err := w.ended(ctx, e)
+		if !is(err, api.NotFound) {
+			return o, err
+		}
+	}
+	if len(r.Problems) > 0 {
+		return outcome{}, &refusedError{"invalid request: " + strings.Join(r.Problems, "; ")}
+	}
 	if time.Now().Before(e.deadline()) {
 		labels := map[string]string{"request_id": r.ID}
 		for key, value := range map[string]string{"phase": r.Phase, "phase_name": r.PhaseName, "agent_name": r.Agent} {
@@ -193,8 +201,14 @@ func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (outcome, 
 		if err != nil {
 			return outcome{}, err
 		}
+		*submitted = true
 		w.step("submitted")
 	}
+	return w.ended(ctx, e)
+}
+
+// ended waits for the end of a run.
+func (w *dirWatcher) ended(ctx context.Context, e entry) (outcome, error) {
 	o, err := w.cfg.runner.Wait(ctx, e.Run)
 	if err == nil {
 		w.step("ended")

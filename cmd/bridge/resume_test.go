@@ -107,3 +107,53 @@ func TestRunThatTimedOutInAnOutageIsEnded(t *testing.T) {
 		}
 	}
 }
+
+// refusing refuses each job, as a responder with other settings.
+type refusing struct{ runner }
+
+func (refusing) Submit(context.Context, job) error { return &refusedError{"not any more"} }
+
+// The next bridge would not submit the run of a request, or could not: its settings or the request have changed. If
+// there is the run, its answer is the response.
+func TestRunThatExistsIsNotSubmittedAgain(t *testing.T) {
+	t.Parallel()
+	const invalid = `{"request_id":"id-1","prompt":7}`
+	for name, tt := range map[string]struct {
+		killed string // step of the first bridge
+		now    string // content of the request file after it; "": the same
+		want   string
+	}{
+		"refused":           {"submitted", "", "late"},
+		"invalid":           {"submitted", invalid, "late"},
+		"refused, no run":   {"claimed", "", "not any more"},
+		"invalid, no run":   {"claimed", invalid, "invalid request: prompt: must be text that is not blank"},
+		"ended, not stored": {"ended", invalid, "late"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newFixture(t)
+			l.request(request, "id-1", "hang late")
+			if tt.killed == "ended" {
+				l.crash("submitted")
+				if err := (&fileRunner{l.runs}).Cancel(t.Context(), l.names(l.runs)[0], ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.crash(tt.killed)
+			if tt.now != "" {
+				l.write(request, tt.now)
+			}
+			c := l.config()
+			c.runner = refusing{c.runner}
+			l.start(c)
+			if runs := l.names(l.runs); len(runs) == 1 {
+				if err := (&fileRunner{l.runs}).Cancel(t.Context(), runs[0], ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r := l.response(response); r["response"] != tt.want && r["error_message"] != tt.want {
+				t.Errorf("got %v, want %q", r, tt.want)
+			}
+		})
+	}
+}
