@@ -41,6 +41,7 @@ type state struct {
 	Reported []string         `json:"reported"`         // ids of notices about open runs and the day, the oldest first
 	Over     []string         `json:"over,omitempty"`   // runs in Reported that have ended
 	Late     []string         `json:"late,omitempty"`   // runs whose completion was handled, and whose record had no end
+	Seen     map[string]seen  `json:"seen,omitempty"`   // open runs, if any may be cancelled
 	Pending  []notice         `json:"pending"`          // the oldest first
 }
 

@@ -70,7 +70,7 @@ func newWatcher(cfg Config) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{cfg: cfg, log: log, out: out, activity: activity{}}
+	w := &watcher{cfg: cfg, log: log, out: out, activity: seenBefore(out.state.Seen, now)}
 	w.day = newDay(cfg.Rules.Budgets, now, nil)
 	if out.state.Day == w.day.Date() {
 		w.day = newDay(cfg.Rules.Budgets, now, out.state.Before)
@@ -234,13 +234,14 @@ func (w *watcher) look(ctx context.Context) error {
 	now, known := time.Now(), map[string]bool{}
 	for _, run := range open {
 		known[run.ID] = true
-		all = append(all, w.cfg.Rules.Run(run, w.activity.Observe(run, now), now)...)
+		all = append(all, w.measured(w.cfg.Rules.Run(run, w.activity.Observe(run, now), now), now)...)
 	}
 	for run := range w.activity {
 		if !known[run] {
 			delete(w.activity, run)
 		}
 	}
+	w.saw()
 	w.mu.Lock()
 	today := w.day.Look(open, time.Now()) // an end may have begun the day after now
 	date, before := w.day.Date(), w.day.Before()
