@@ -535,7 +535,11 @@ func TestOnlyTheNewestAreKeptAside(t *testing.T) {
 	l.write("mine.json.bad-1", "")
 	for i := range 3 * maxQuarantined {
 		l.write(request, "")
-		if _, err := p.quarantine(request, "bad", "why", time.UnixMilli(int64(i))); err != nil {
+		v, err := p.stat(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.quarantine(request, "bad", "why", v, time.UnixMilli(int64(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -297,7 +297,11 @@ func (w *dirWatcher) awaitComplete(name string, v version, why error, now time.T
 		return
 	}
 	delete(w.incomplete, name)
-	to, err := w.dir.quarantine(name, "bad", why.Error(), now)
+	w.step("invalid")
+	to, err := w.dir.quarantine(name, "bad", why.Error(), v, now)
+	if errors.Is(err, errChanged) {
+		return
+	}
 	if err != nil {
 		w.retryAt[name] = now.Add(w.cfg.Patience)
 		w.log.Warn("cannot move an invalid request aside", zap.String("file", name), zap.Error(err))

@@ -78,11 +78,12 @@ func (w *dirWatcher) publish(e entry) error {
 // compare ids, and would accept it.
 func (w *dirWatcher) quarantineStale(name, id string) error {
 	response, _ := responseName(name)
-	exists, err := w.dir.exists(response)
-	if err != nil || !exists || w.responseID(name) == id {
-		return err
+	b, v, err := w.dir.read(response, MaxResponse)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && responseID(b) == id {
+		return nil
 	}
-	to, err := w.dir.quarantine(response, "stale", "", time.Now())
+	w.step("stale")
+	to, err := w.dir.quarantine(response, "stale", "", v, time.Now())
 	if errors.Is(err, fs.ErrNotExist) { // a reader has removed it meanwhile
 		return nil
 	}
@@ -98,7 +99,14 @@ func (w *dirWatcher) quarantineStale(name, id string) error {
 func (w *dirWatcher) responseID(name string) string {
 	response, _ := responseName(name)
 	b, _, err := w.dir.read(response, MaxResponse)
-	if err != nil || len(b) > MaxResponse {
+	if err != nil {
+		return ""
+	}
+	return responseID(b)
+}
+
+func responseID(b []byte) string {
+	if len(b) > MaxResponse {
 		return ""
 	}
 	return idOf(b)
