@@ -36,6 +36,7 @@ type dirWatcher struct {
 	done    chan finished
 	wait    sync.WaitGroup
 	ending  sync.Mutex // held while runs that timed out are being ended
+	found   sync.Map   // by request id, of requests that are not done: the outcome that [dirWatcher.foundResponse] returns
 
 	foreign      map[string]bool            // names of ignored files that were logged; at most 2*maxNames
 	incomplete   map[string]*incompleteFile // files without a valid request
@@ -166,6 +167,9 @@ func (w *dirWatcher) waitForChange(
 				return nil
 			}
 		case end := <-w.done:
+			if end.err == nil {
+				w.found.Delete(w.active[end.name].id)
+			}
 			delete(w.active, end.name)
 			if end.err != nil {
 				w.retryAt[end.name] = time.Now().Add(w.cfg.Retry)
@@ -232,7 +236,7 @@ func (w *dirWatcher) scan(ctx context.Context, now time.Time) error {
 // their own, they are done anyway.
 func (w *dirWatcher) stopAnswered() {
 	for name, a := range w.active {
-		if w.responseID(name) == a.id {
+		if _, found := w.foundResponse(name, a.id); found {
 			a.stop(errOvertaken)
 		}
 	}
@@ -355,8 +359,8 @@ func (w *dirWatcher) abandonMissing(ctx context.Context, present map[string]bool
 			a.stop(errWithdrawn)
 		} else if len(w.active) < w.cfg.MaxAtOnce {
 			w.start(ctx, e.Name, e.ID, version{}, func(ctx context.Context) error {
-				if w.responseID(e.Name) == e.ID {
-					return w.yield(ctx, e)
+				if by, found := w.foundResponse(e.Name, e.ID); found {
+					return w.yield(ctx, e, by)
 				}
 				return w.abandon(ctx, e, errWithdrawn)
 			})

@@ -44,7 +44,7 @@ func FuzzResponse(f *testing.F) {
 				t.Errorf("a mistake is reported as %q", m)
 			}
 		}
-		o := dir.existingResponse(request)
+		o := outcomeOf(b)
 		if !slices.Contains([]string{statusSuccess, statusError, statusTimeout}, o.Status) ||
 			o.Status != statusSuccess && o.Text != "" && mistakes != nil {
 			t.Errorf("%q is the outcome %+v", b, o)

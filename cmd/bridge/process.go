@@ -42,8 +42,8 @@ func (w *dirWatcher) process(ctx context.Context, name string, r requestFile) er
 		}
 		return w.removeRequest(name, r.ID)
 	}
-	if w.responseID(name) == r.ID { // another program has answered it, which no bridge has recorded
-		return w.yield(ctx, e)
+	if by, found := w.foundResponse(name, r.ID); found { // which no bridge has recorded
+		return w.yield(ctx, e, by)
 	}
 	if err := w.quarantineStale(name, r.ID); err != nil {
 		return err
@@ -53,7 +53,8 @@ func (w *dirWatcher) process(ctx context.Context, name string, r requestFile) er
 	case errors.Is(why, errReplaced), errors.Is(why, errWithdrawn):
 		return w.abandon(context.WithoutCancel(ctx), e, why)
 	case errors.Is(why, errOvertaken):
-		return w.yield(context.WithoutCancel(ctx), e)
+		by, _ := w.foundResponse(name, r.ID)
+		return w.yield(context.WithoutCancel(ctx), e, by)
 	}
 	if err != nil { // ctx ended: the next bridge resumes
 		return nil
@@ -253,10 +254,11 @@ func (w *dirWatcher) abandon(ctx context.Context, e entry, why error) error {
 }
 
 // yield accepts the response of another program as the answer.
-func (w *dirWatcher) yield(ctx context.Context, e entry) error {
+func (w *dirWatcher) yield(ctx context.Context, e entry, by outcome) error {
+	w.step("found")
 	ending, cancel := context.WithTimeout(ctx, 2*graceTime)
 	defer cancel()
-	if err := w.cfg.runner.Overtaken(ending, e.Run, w.existingResponse(e.Name)); err != nil {
+	if err := w.cfg.runner.Overtaken(ending, e.Run, by); err != nil {
 		return fmt.Errorf("notify run %s that its request is answered: %w", e.Run, err)
 	}
 	w.step("overtaken")

@@ -112,16 +112,29 @@ func responseID(b []byte) string {
 	return idOf(b)
 }
 
-// existingResponse returns the content of the response file of a request.
-func (w *dirWatcher) existingResponse(name string) outcome {
+// foundResponse returns what another program has answered to a request, if it has. It remembers the content of the
+// response file as it was read first: a reader may remove the file before the run is notified.
+func (w *dirWatcher) foundResponse(name, id string) (outcome, bool) {
+	if by, known := w.found.Load(id); known {
+		return by.(outcome), true
+	}
 	response, _ := responseName(name)
 	b, _, err := w.dir.read(response, MaxResponse)
+	if err != nil || responseID(b) != id {
+		return outcome{}, false
+	}
+	by, _ := w.found.LoadOrStore(id, outcomeOf(b))
+	return by.(outcome), true
+}
+
+// outcomeOf returns what a response file of another program says.
+func outcomeOf(b []byte) outcome {
 	var r struct {
 		Status  string
 		Text    string `json:"response"` // null is ""
 		Message string `json:"error_message"`
 	}
-	if err != nil || Check(b) != nil || json.Unmarshal(b, &r) != nil {
+	if Check(b) != nil || json.Unmarshal(b, &r) != nil {
 		return failed("the response of another program violates the contract")
 	}
 	return outcome{Status: r.Status, Text: r.Text, Message: r.Message}

@@ -1,9 +1,14 @@
 package bridge
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -64,5 +69,59 @@ func TestNewResponseIsNotMovedAsideAsTheStaleOne(t *testing.T) {
 	}
 	if names := l.names(l.dir); !slices.Equal(names, []string{response}) {
 		t.Errorf("left: %q", names)
+	}
+}
+
+// awayOnce fails at the first notification of an overtaken run.
+type awayOnce struct {
+	runner
+	tried atomic.Bool
+}
+
+func (r *awayOnce) Overtaken(ctx context.Context, run string, o outcome) error {
+	if !r.tried.Swap(true) {
+		return errors.New("NATS is away")
+	}
+	return r.runner.Overtaken(ctx, run, o)
+}
+
+// The program takes the response of another program as soon as it is there, and may remove its request: the run is
+// notified of it all the same, also if that needs a second attempt.
+func TestResponseThatIsTakenAtOnceNotifiesTheRun(t *testing.T) {
+	t.Parallel()
+	const good = `{"request_id":"id-1","version":"1.0","status":"success","response":"by hand",` +
+		`"error_message":null,"error_type":null,` +
+		`"created_at":"2025-11-24T14:22:45.123456+00:00","duration_seconds":12.7,"metadata":{}}`
+	for _, away := range []bool{false, true} {
+		for _, removed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("away=%v/removed=%v", away, removed), func(t *testing.T) {
+				t.Parallel()
+				l := newFixture(t)
+				l.step = func(at string) {
+					if at != "found" {
+						return
+					}
+					_ = os.Remove(l.path(response))
+					if removed {
+						_ = os.Remove(l.path(request))
+					}
+				}
+				c := l.config()
+				if away {
+					c.runner = &awayOnce{runner: c.runner}
+				}
+				l.start(c)
+				l.request(request, "id-1", "hang")
+				l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
+				l.write(response, good)
+				l.until("the run is ended, and the request gone", func() bool {
+					return len(l.names(l.runs)) > 1 && len(l.names(l.dir)) == 0
+				})
+				names := l.names(l.runs)
+				if b, err := os.ReadFile(filepath.Join(l.runs, names[1])); err != nil || string(b) != "success by hand" {
+					t.Errorf("%s is %q, %v", names[1], b, err)
+				}
+			})
+		}
 	}
 }
