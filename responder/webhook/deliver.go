@@ -53,11 +53,7 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 	r := list[i].Registration
 	host := hostOf(r.URL)
 	log = log.With(zap.String("host", host), zap.Int("times", n.Times))
-	left := p.cfg.GiveUp - time.Since(n.At)
-	if left <= 0 {
-		p.cfg.Attempted(givenUp, -1)
-		return giveUp(log, "it is too old")
-	}
+	left := p.cfg.GiveUp - time.Since(n.At) // 0 or less: this attempt is the last one
 	if n.Times > 1 && time.Since(n.At) > p.patience && p.crowded(ctx) {
 		p.cfg.Attempted(givenUp, -1)
 		return giveUp(log, "the outbox has no space to keep it for longer")
@@ -67,12 +63,22 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 		return giveUp(log, "the current settings do not allow its URL")
 	}
 	if r.signed() && p.cfg.Key == nil { // another process may have it
+		if left <= 0 {
+			p.cfg.Attempted(givenUp, -1)
+			return giveUp(log, "it is too old, and there is no key to sign it with")
+		}
 		log.Warn("a notification waits for a key to sign it with: see the setting adcp.webhook_key")
 		return min(delivery.Spread(max(maxPause, p.hosts.pace)), left+time.Second)
 	}
 	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
-	if !ok {
+	switch {
+	case !ok && left > 0:
 		return min(wait, left+time.Second)
+	case !ok && p.hosts.away(host): // the attempt with another notification counts for this one
+		p.cfg.Attempted(givenUp, -1)
+		return giveUp(log, "it is too old, and its receiver is not reached")
+	case !ok:
+		return wait
 	}
 	began := time.Now()
 	status, refused := p.sender.send(ctx, r, of.Type, n.Body)
@@ -80,8 +86,13 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 	unsent := status == 0 && refused.Final
 	p.hosts.took(host, refused == nil || refused.Final, time.Now())
 	p.hosts.leave(host, took, status != 0 || unsent || ctx.Err() != nil, time.Now())
+	tooOld := refused != nil && !refused.Final && left <= 0
 	if ctx.Err() == nil || status != 0 {
-		p.cfg.Attempted(outcomeOf(refused), took)
+		outcome := outcomeOf(refused)
+		if tooOld {
+			outcome = givenUp
+		}
+		p.cfg.Attempted(outcome, took)
 	}
 	switch {
 	case unsent:
@@ -92,6 +103,8 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 		return 0
 	case ctx.Err() != nil: // this process is shutting down
 		return time.Second
+	case tooOld:
+		return giveUp(log, "it is too old: "+refused.Why)
 	case !refused.Final:
 		logTry := log.Debug
 		if n.Times == 1 {

@@ -71,6 +71,14 @@ func (h *hosts) enter(name string, again bool, now time.Time) (wait time.Duratio
 	return delivery.Spread(max(at.until.Sub(now), 0) + max(turn, 100*time.Millisecond)), false
 }
 
+// away reports whether a host was not reached the last time, and is not being tried again.
+func (h *hosts) away(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.of[name]
+	return at != nil && at.fails > 0 && at.busy == 0
+}
+
 // leave ends a delivery, with its duration and whether the host was reachable.
 func (h *hosts) leave(name string, took time.Duration, reached bool, now time.Time) {
 	h.mu.Lock()

@@ -1,0 +1,101 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// oneValue stores the registrations of one run.
+type oneValue struct {
+	registrations
+	raw []byte
+}
+
+func (o *oneValue) Get(context.Context, string) ([]byte, uint64, error) { return o.raw, 1, nil }
+
+func (o *oneValue) Put(_ context.Context, _ string, raw []byte, _ int, _ time.Duration, _ uint64) (bool, error) {
+	o.raw = raw
+	return true, nil
+}
+
+// pusherOf returns a pusher with a registration for a URL, the notification of its run's end, and the outcomes of
+// attempts.
+func pusherOf(t *testing.T, url string) (
+	p *Pusher, store *oneValue, n notice, outcomes *[]Outcome, logs *observer.ObservedLogs,
+) {
+	t.Helper()
+	e := entry{Registration: Registration{ID: "x", Run: "T-local-1", Protocol: A2A, URL: url}, Seed: seed()}
+	store = &oneValue{}
+	if _, err := write(t.Context(), store, e.Run, []entry{e}, 0); err != nil {
+		t.Fatal(err)
+	}
+	about, err := json.Marshal(outboxMeta{Protocol: A2A, ID: e.ID, State: runs.StateCompleted, Type: "application/json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.InfoLevel)
+	outcomes = &[]Outcome{}
+	p = New(Config{Registrations: store, Private: true, Log: zap.New(core), Attempted: func(o Outcome, _ time.Duration) {
+		*outcomes = append(*outcomes, o)
+	}})
+	n = notice{Run: e.Run, Key: e.key(runs.StateCompleted), About: string(about), Body: []byte("{}"), Times: 1}
+	return p, store, n, outcomes, logs
+}
+
+// No process delivered for a day: the receiver gets what was kept meanwhile, by the one attempt that is left.
+func TestWhatIsTooOldHasALastAttempt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		status int
+		want   []Outcome
+	}{{200, []Outcome{delivered}}, {503, []Outcome{givenUp}}, {404, []Outcome{givenUp}}} {
+		var requests atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			requests.Add(1)
+			w.WriteHeader(c.status)
+		}))
+		defer server.Close()
+		p, _, n, outcomes, _ := pusherOf(t, server.URL)
+		n.At = time.Now().Add(-25 * time.Hour)
+		if again := p.deliver(t.Context(), n); again != 0 || requests.Load() != 1 || !slices.Equal(*outcomes, c.want) {
+			t.Errorf("%d: %d requests, %v, again after %v", c.status, requests.Load(), *outcomes, again)
+		}
+	}
+}
+
+// Many are too old. If their receiver cannot be reached, one attempt counts for all; if it is busy, each has its turn.
+func TestWhatIsTooOldWaitsForABusyReceiverOnly(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	p, _, n, outcomes, _ := pusherOf(t, server.URL)
+	n.At = time.Now().Add(-25 * time.Hour)
+	host := hostOf(server.URL)
+	for range perHost {
+		if _, ok := p.hosts.enter(host, false, time.Now()); !ok {
+			t.Fatal("it is busy")
+		}
+	}
+	if again := p.deliver(t.Context(), n); again <= 0 || len(*outcomes) != 0 {
+		t.Errorf("busy: %v, again after %v", *outcomes, again)
+	}
+	for range perHost {
+		p.hosts.leave(host, time.Millisecond, true, time.Now())
+	}
+	for i := range 2 {
+		if again := p.deliver(t.Context(), n); again != 0 || len(*outcomes) != i+1 || (*outcomes)[i] != givenUp {
+			t.Errorf("away: %v, again after %v", *outcomes, again)
+		}
+	}
+}
