@@ -40,8 +40,22 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 		log.Error("invalid notification in the outbox")
 		return 0
 	}
+	left := p.cfg.GiveUp - time.Since(n.At) // 0 or less: this attempt is the last one
+	again := func(refused *delivery.Refusal) time.Duration {
+		rule := delivery.Rule{Pace: p.hosts.pace, Pause: maxPause, GiveUp: p.cfg.GiveUp}
+		return rule.Again(refused, time.Since(n.At), n.Times)
+	}
 	list, _, err := read(ctx, p.cfg.Registrations, n.Run)
-	if err != nil {
+	switch {
+	case errors.Is(err, errForm) && left <= 0:
+		p.cfg.Attempted(givenUp, -1)
+		return giveUp(log, "it is too old: "+errForm.Error())
+	case errors.Is(err, errForm) && n.Times > 1: // which was logged
+		return again(&delivery.Refusal{})
+	case errors.Is(err, errForm): // another process may know it
+		log.Warn("the registrations of a run cannot be read", zap.Error(err))
+		return again(&delivery.Refusal{})
+	case err != nil:
 		log.Warn("the registrations of a run cannot be read", zap.Error(err))
 		return delivery.Spread(3 * p.hosts.pace)
 	}
@@ -53,7 +67,6 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 	r := list[i].Registration
 	host := hostOf(r.URL)
 	log = log.With(zap.String("host", host), zap.Int("times", n.Times))
-	left := p.cfg.GiveUp - time.Since(n.At) // 0 or less: this attempt is the last one
 	if n.Times > 1 && time.Since(n.At) > p.patience && p.crowded(ctx) {
 		p.cfg.Attempted(givenUp, -1)
 		return giveUp(log, "the outbox has no space to keep it for longer")
@@ -111,8 +124,7 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 			logTry = log.Info
 		}
 		logTry("a notification was not accepted", zap.Int("status", status), zap.String("why", refused.Why))
-		rule := delivery.Rule{Pace: p.hosts.pace, Pause: maxPause, GiveUp: p.cfg.GiveUp}
-		return rule.Again(refused, time.Since(n.At), n.Times)
+		return again(refused)
 	}
 	return giveUp(log, refused.Why)
 }

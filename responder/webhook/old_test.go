@@ -99,3 +99,25 @@ func TestWhatIsTooOldWaitsForABusyReceiverOnly(t *testing.T) {
 		}
 	}
 }
+
+// A value that cannot be read now is tried again with growing pauses, said once, and given up.
+func TestRegistrationsOfAnotherFormAreTriedSeldom(t *testing.T) {
+	t.Parallel()
+	p, store, n, outcomes, logs := pusherOf(t, "http://127.0.0.1:1/")
+	store.raw = []byte(`{"registrations": 7}`)
+	var pauses []time.Duration
+	for _, age := range []time.Duration{0, time.Minute, time.Hour, 25 * time.Hour} {
+		n.At = time.Now().Add(-age)
+		pauses = append(pauses, p.deliver(t.Context(), n))
+		n.Times += 20
+	}
+	if pauses[0] < time.Second || pauses[1] < time.Minute || pauses[2] < maxPause || pauses[3] != 0 {
+		t.Errorf("pauses %v", pauses)
+	}
+	if !slices.Equal(*outcomes, []Outcome{givenUp}) {
+		t.Errorf("%v", *outcomes)
+	}
+	if all := logs.TakeAll(); len(all) != 2 || all[1].Message != "a notification is given up" {
+		t.Errorf("logged %v", all)
+	}
+}
