@@ -130,12 +130,18 @@ func (w *watcher) Once(ctx context.Context) error {
 	return w.attempts(ctx)
 }
 
-// attempts makes one attempt to deliver each notice.
+// attempts makes one attempt to deliver each notice. Those of a run wait for an earlier one that is tried again, as in
+// [outbox.take].
 func (w *watcher) attempts(ctx context.Context) error {
 	var errs []error
+	waits := map[string]bool{} // by run
 	for _, n := range w.out.pending() {
+		if waits[n.Run] && !n.Cancel {
+			continue
+		}
 		if err := w.attempt(ctx, n); err != nil {
 			errs = append(errs, err)
+			waits[n.Run] = waits[n.Run] || n.Run != "" && w.out.has(n.ID)
 		}
 	}
 	return errors.Join(errs...)
