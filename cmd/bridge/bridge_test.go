@@ -245,7 +245,9 @@ func TestInvalidRequestIsMovedAsideWithTheReason(t *testing.T) {
 			l := newFixture(t)
 			l.start(l.config())
 			l.write(request, tt.body)
-			l.until("it is moved", func() bool { return !l.has(request) })
+			l.until("it is moved, with the reason", func() bool {
+				return !l.has(request) && l.logs.FilterMessage("moved an invalid request aside").Len() == 1
+			})
 			names := l.names(l.dir)
 			if len(names) != 2 || names[1] != names[0]+".txt" || !strings.HasPrefix(names[0], request+".bad-") {
 				t.Fatalf("left: %q", names)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// The directory is created after the start, and a parent of it is a symbolic link: the next bridge has the same journal.
+// The directory is created after the start, and a parent is a symbolic link: the next bridge has the same journal.
 func TestLinkedDirectoryHasOneJournal(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
