@@ -358,7 +358,8 @@ func (w *dirWatcher) abandonMissing(ctx context.Context, present map[string]bool
 		if a := w.active[e.Name]; a != nil {
 			a.stop(errWithdrawn)
 		} else if len(w.active) < w.cfg.MaxAtOnce {
-			w.start(ctx, e.Name, e.ID, version{}, func(ctx context.Context) error {
+			// With the context of the scan: the next one stops what has no file, which is this.
+			w.start(ctx, e.Name, e.ID, version{}, func(context.Context) error {
 				if by, found := w.foundResponse(e.Name, e.ID); found {
 					return w.yield(ctx, e, by)
 				}

@@ -110,7 +110,20 @@ func (r *fileRunner) Wait(ctx context.Context, run string) (outcome, error) {
 	}
 }
 
-func (r *fileRunner) Cancel(_ context.Context, run, _ string) error {
+// ask takes a while, as a request to a responder, in which the directory is scanned again.
+func (r *fileRunner) ask(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(50 * time.Millisecond):
+		return nil
+	}
+}
+
+func (r *fileRunner) Cancel(ctx context.Context, run, _ string) error {
+	if err := r.ask(ctx); err != nil {
+		return err
+	}
 	return os.WriteFile(filepath.Join(r.dir, run+".cancelled"), nil, 0o600)
 }
 
@@ -118,7 +131,10 @@ func (r *fileRunner) Expire(ctx context.Context, run string) error {
 	return r.Cancel(ctx, run, "")
 }
 
-func (r *fileRunner) Overtaken(_ context.Context, run string, o outcome) error {
+func (r *fileRunner) Overtaken(ctx context.Context, run string, o outcome) error {
+	if err := r.ask(ctx); err != nil {
+		return err
+	}
 	name := run + ".overtaken" // a test that sees it reads it at once
 	whole := filepath.Join(filepath.Dir(r.dir), name)
 	err := os.WriteFile(whole, []byte(o.Status+" "+o.Text+o.Message), 0o600)

@@ -54,7 +54,7 @@ func (w *dirWatcher) process(ctx context.Context, name string, r requestFile) er
 		return w.abandon(context.WithoutCancel(ctx), e, why)
 	case errors.Is(why, errOvertaken):
 		by, _ := w.foundResponse(name, r.ID)
-		return w.yield(context.WithoutCancel(ctx), e, by)
+		return w.yield(ctx, e, by)
 	}
 	if err != nil { // ctx ended: the next bridge resumes
 		return nil
@@ -253,10 +253,11 @@ func (w *dirWatcher) abandon(ctx context.Context, e entry, why error) error {
 	return w.journal.forget(e.ID)
 }
 
-// yield accepts the response of another program as the answer.
+// yield accepts the response of another program as the answer. It goes on after the end of ctx: each scan stops the
+// request, because it has a response.
 func (w *dirWatcher) yield(ctx context.Context, e entry, by outcome) error {
 	w.step("found")
-	ending, cancel := context.WithTimeout(ctx, 2*graceTime)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*graceTime)
 	defer cancel()
 	if err := w.cfg.runner.Overtaken(ending, e.Run, by); err != nil {
 		return fmt.Errorf("notify run %s that its request is answered: %w", e.Run, err)

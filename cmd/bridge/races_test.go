@@ -85,37 +85,45 @@ func (r *awayOnce) Overtaken(ctx context.Context, run string, o outcome) error {
 	return r.runner.Overtaken(ctx, run, o)
 }
 
-// The program takes the response of another program as soon as it is there, and may remove its request: the run is
-// notified of it all the same, also if that needs a second attempt.
-func TestResponseThatIsTakenAtOnceNotifiesTheRun(t *testing.T) {
+// The program takes the response of another program as soon as it is there, or later, and may remove its request: the
+// run is notified of it all the same, also if that needs a second attempt, or is done by the next bridge.
+func TestResponseOfAnotherProgramNotifiesTheRun(t *testing.T) {
 	t.Parallel()
 	const good = `{"request_id":"id-1","version":"1.0","status":"success","response":"by hand",` +
 		`"error_message":null,"error_type":null,` +
 		`"created_at":"2025-11-24T14:22:45.123456+00:00","duration_seconds":12.7,"metadata":{}}`
-	for _, away := range []bool{false, true} {
-		for _, removed := range []bool{false, true} {
-			t.Run(fmt.Sprintf("away=%v/removed=%v", away, removed), func(t *testing.T) {
+	for _, when := range []string{"", "away", "restart"} {
+		for _, gone := range [][]string{nil, {request}, {response}, {request, response}} {
+			t.Run(fmt.Sprint(when, gone), func(t *testing.T) {
 				t.Parallel()
 				l := newFixture(t)
 				l.step = func(at string) {
-					if at != "found" {
-						return
-					}
-					_ = os.Remove(l.path(response))
-					if removed {
-						_ = os.Remove(l.path(request))
+					for _, name := range gone {
+						if at == "found" {
+							_ = os.Remove(l.path(name))
+						}
 					}
 				}
 				c := l.config()
-				if away {
+				if when == "away" {
 					c.runner = &awayOnce{runner: c.runner}
 				}
-				l.start(c)
+				stop := l.start(c)
 				l.request(request, "id-1", "hang")
 				l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
+				if when == "restart" {
+					stop()
+				}
 				l.write(response, good)
+				if when == "restart" {
+					l.start(c)
+				}
+				want := []string{response}
+				if slices.Contains(gone, response) {
+					want = nil
+				}
 				l.until("the run is ended, and the request gone", func() bool {
-					return len(l.names(l.runs)) > 1 && len(l.names(l.dir)) == 0
+					return len(l.names(l.runs)) > 1 && slices.Equal(l.names(l.dir), want)
 				})
 				names := l.names(l.runs)
 				if b, err := os.ReadFile(filepath.Join(l.runs, names[1])); err != nil || string(b) != "success by hand" {
