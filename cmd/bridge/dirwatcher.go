@@ -192,7 +192,7 @@ func (w *dirWatcher) reopen() (ready bool, err error) {
 		w.close()
 	}
 	switch err := w.open(); {
-	case errors.Is(err, errBusy):
+	case errors.Is(err, errBusy), errors.Is(err, errState):
 		return false, fmt.Errorf("directory %s: %w", w.path, err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		w.log.Warn("cannot open the directory", zap.Error(err))
