@@ -98,7 +98,11 @@ func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlie
 			if ctx.Err() != nil { // which has ended it: there may be time left
 				return outcome{}, ctx.Err()
 			}
-			return w.expire(ctx, e)
+			o, err := w.expire(ctx, e)
+			if err == nil && o.Status == statusTimeout && len(r.Problems) > 0 { // its run could not be looked for
+				o.Status, o.Message = statusError, invalid(r).Why
+			}
+			return o, err
 		case <-time.After(w.cfg.Retry):
 		}
 	}
@@ -110,8 +114,13 @@ func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlie
 func (w *dirWatcher) expire(ctx context.Context, e entry) (outcome, error) {
 	ending, cancel := context.WithTimeout(ctx, graceTime)
 	defer cancel()
-	for {
-		o, err := w.expired(ending, e.Run)
+	for ended := false; ; {
+		var o outcome
+		err := w.cfg.runner.Expire(ending, e.Run)
+		if err == nil {
+			ended = true
+			o, err = w.cfg.runner.Wait(ending, e.Run)
+		}
 		if err == nil && (o.Status == statusSuccess || o.Taken) {
 			return w.timed(o, e), nil
 		}
@@ -126,9 +135,10 @@ func (w *dirWatcher) expire(ctx context.Context, e entry) (outcome, error) {
 			return outcome{}, ctx.Err()
 		}
 		if err != nil {
-			w.log.Warn("cannot end a run that timed out, trying again", zap.String("run", e.Run), zap.Error(err))
+			w.log.Warn("cannot end a run that timed out, or read its outcome",
+				zap.String("run", e.Run), zap.Bool("ended", ended), zap.Error(err))
 		}
-		return w.timed(outcome{Status: statusTimeout, Unended: err != nil}, e), nil
+		return w.timed(outcome{Status: statusTimeout, Unended: !ended}, e), nil
 	}
 }
 
@@ -158,21 +168,19 @@ func (w *dirWatcher) endLeft(ctx context.Context) {
 func (w *dirWatcher) endLate(ctx context.Context, e entry) {
 	ending, cancel := context.WithTimeout(ctx, graceTime)
 	defer cancel()
-	if w.cfg.runner.Expire(ending, e.Run) != nil {
-		return
+	err := w.cfg.runner.Expire(ending, e.Run)
+	refused, known := errors.AsType[*api.Error](err)
+	switch {
+	case err == nil:
+		w.log.Info("a run that timed out is ended", zap.String("run", e.Run))
+	case !known || refused.Retryable || is(err, api.Internal, api.Conflict, api.NotEnded):
+		return // to be tried again
+	default:
+		w.log.Warn("a run that timed out cannot be ended", zap.String("run", e.Run), zap.Error(err))
 	}
-	w.log.Info("a run that timed out is ended", zap.String("run", e.Run))
 	if err := w.journal.ended(e.ID); err != nil {
 		w.log.Warn("cannot store that a run is ended", zap.String("run", e.Run), zap.Error(err))
 	}
-}
-
-// expired ends a run whose timeout has passed, and returns its outcome.
-func (w *dirWatcher) expired(ctx context.Context, run string) (outcome, error) {
-	if err := w.cfg.runner.Expire(ctx, run); err != nil {
-		return outcome{}, err
-	}
-	return w.cfg.runner.Wait(ctx, run)
 }
 
 // try waits for the end of the run. It submits the run first if there is time left, unless that may be done: then only
@@ -185,7 +193,7 @@ func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry, submitted 
 		}
 	}
 	if len(r.Problems) > 0 {
-		return outcome{}, &refusedError{"invalid request: " + strings.Join(r.Problems, "; ")}
+		return outcome{}, invalid(r)
 	}
 	if time.Now().Before(e.deadline()) {
 		labels := map[string]string{"request_id": r.ID}
@@ -206,6 +214,11 @@ func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry, submitted 
 		w.step("submitted")
 	}
 	return w.ended(ctx, e)
+}
+
+// invalid is the error of a request with problems.
+func invalid(r requestFile) *refusedError {
+	return &refusedError{"invalid request: " + strings.Join(r.Problems, "; ")}
 }
 
 // ended waits for the end of a run.

@@ -10,6 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/linesman/linesman/api"
 )
 
 // The directory is created after the start, and a parent is a symbolic link: the next bridge has the same journal.
@@ -38,6 +45,29 @@ func TestLinkedDirectoryHasOneJournal(t *testing.T) {
 	l.until("it is answered or run again", func() bool { return l.has(response) || len(l.names(l.runs)) > 2 })
 	if names := l.names(l.runs); !slices.Equal(names, []string{run, run + ".cancelled"}) {
 		t.Errorf("run again: %q", strings.Join(names, " "))
+	}
+}
+
+// The journal of a directory that appears later cannot be opened: the bridge ends, as it does at its start.
+func TestUnusableJournalOfALaterDirectoryEndsTheBridge(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	l.dir = filepath.Join(l.dir, "sub")
+	if err := os.WriteFile(l.state, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, ready := l.config(), make(chan struct{})
+	c.Dirs[0].Must, c.Ready = false, func() { close(ready) }
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- newBridge(c).run(ctx) }()
+	<-ready
+	if err := os.Mkdir(l.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, errState) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -156,4 +186,67 @@ func TestRunThatExistsIsNotSubmittedAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// endingRunner has no outcome of a run, and ends it with an error, which may be nil.
+type endingRunner struct {
+	goneRunner
+	err error
+}
+
+func (r *endingRunner) Expire(context.Context, string) error { return r.err }
+
+// Only a run that could not be ended is to be ended later: until that is refused for good, which is said once.
+func TestRunIsToBeEndedLaterUnlessThatIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		err          error
+		later, again bool
+		said         int
+	}{
+		"ended":   {},
+		"away":    {errors.New("NATS is away"), true, true, 0},
+		"refused": {&api.Error{Code: api.Validation}, true, false, 1},
+		"error":   {&api.Error{Code: api.Internal}, true, true, 0},
+		"moment":  {&api.Error{Code: api.Unavailable, Retryable: true}, true, true, 0},
+		"later":   {&api.Error{Code: api.NotEnded}, true, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				core, logs := observer.New(zap.WarnLevel)
+				w := &dirWatcher{bridge: newBridge(Config{runner: &endingRunner{err: tt.err}}), log: zap.New(core)}
+				e := entry{ID: "id-1", Run: "T-local-1", At: time.Now().UnixMilli(), Timeout: 1}
+				o, err := w.outcome(t.Context(), requestFile{ID: e.ID, Prompt: "Which one?"}, e, false)
+				if err != nil || o.Status != statusTimeout || o.Unended != tt.later {
+					t.Errorf("got %+v, %v", o, err)
+				}
+				if w.journal, err = openJournal(filepath.Join(t.TempDir(), "journal")); err != nil {
+					t.Fatal(err)
+				}
+				e.Answered, e.Unended = e.At, true
+				if err := w.journal.put(e); err != nil {
+					t.Fatal(err)
+				}
+				logs.TakeAll()
+				w.endLate(t.Context(), e)
+				if again := len(w.journal.unended()) > 0; again != tt.again || logs.Len() != tt.said {
+					t.Errorf("again: %v, %v", again, logs.All())
+				}
+			})
+		})
+	}
+}
+
+// An invalid request was claimed by an earlier bridge, and no responder answers: the response has the errors.
+func TestInvalidRequestIsNotATimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &dirWatcher{bridge: newBridge(Config{runner: &endingRunner{err: errors.New("NATS is away")}}), log: zap.NewNop()}
+		e := entry{ID: "id-1", Run: "T-local-1", At: time.Now().UnixMilli(), Timeout: time.Hour.Milliseconds()}
+		o, err := w.outcome(t.Context(), requestFile{ID: e.ID, Problems: []string{"prompt: is blank"}}, e, true)
+		if err != nil || o.Status != statusError || o.Message != "invalid request: prompt: is blank" || !o.Unended {
+			t.Errorf("got %+v, %v", o, err)
+		}
+	})
 }
