@@ -50,10 +50,10 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 	case errors.Is(err, errForm) && left <= 0:
 		p.cfg.Attempted(givenUp, -1)
 		return giveUp(log, "it is too old: "+errForm.Error())
-	case errors.Is(err, errForm) && n.Times > 1: // which was logged
-		return again(&delivery.Refusal{})
 	case errors.Is(err, errForm): // another process may know it
-		log.Warn("the registrations of a run cannot be read", zap.Error(err))
+		if n.Times == 1 {
+			log.Warn("the registrations of a run cannot be read", zap.Error(err))
+		}
 		return again(&delivery.Refusal{})
 	case err != nil:
 		log.Warn("the registrations of a run cannot be read", zap.Error(err))
@@ -83,14 +83,15 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 		log.Warn("a notification waits for a key to sign it with: see the setting adcp.webhook_key")
 		return min(delivery.Spread(max(maxPause, p.hosts.pace)), left+time.Second)
 	}
-	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
-	switch {
-	case !ok && left > 0:
-		return min(wait, left+time.Second)
-	case !ok && p.hosts.away(host): // the attempt with another notification counts for this one
-		p.cfg.Attempted(givenUp, -1)
+	if left <= 0 && p.hosts.away(host, n.Times > 1, time.Now()) {
+		p.cfg.Attempted(givenUp, -1) // the attempt with another notification counts for this one
 		return giveUp(log, "it is too old, and its receiver is not reached")
-	case !ok:
+	}
+	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
+	if !ok {
+		if left > 0 {
+			wait = min(wait, left+time.Second)
+		}
 		return wait
 	}
 	began := time.Now()

@@ -71,12 +71,19 @@ func (h *hosts) enter(name string, again bool, now time.Time) (wait time.Duratio
 	return delivery.Spread(max(at.until.Sub(now), 0) + max(turn, 100*time.Millisecond)), false
 }
 
-// away reports whether a host was not reached the last time, and is not being tried again.
-func (h *hosts) away(name string) bool {
+// away reports whether a host was not reached the last time, and is not to be tried yet. Then a delivery to it ends that
+// was postponed before, or has failed, as again tells.
+func (h *hosts) away(name string, again bool, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := h.of[name]
-	return at != nil && at.fails > 0 && at.busy == 0
+	if at == nil || at.fails == 0 || at.busy > 0 || !now.Before(at.until) {
+		return false
+	}
+	if again && at.turned > 0 {
+		at.turned--
+	}
+	return true
 }
 
 // leave ends a delivery, with its duration and whether the host was reachable.

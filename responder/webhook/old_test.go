@@ -80,23 +80,36 @@ func TestWhatIsTooOldWaitsForABusyReceiverOnly(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 	p, _, n, outcomes, _ := pusherOf(t, server.URL)
-	n.At = time.Now().Add(-25 * time.Hour)
+	p.Patience(48 * time.Hour)
+	const many = 1000
 	host := hostOf(server.URL)
 	for range perHost {
 		if _, ok := p.hosts.enter(host, false, time.Now()); !ok {
 			t.Fatal("it is busy")
 		}
 	}
-	if again := p.deliver(t.Context(), n); again <= 0 || len(*outcomes) != 0 {
-		t.Errorf("busy: %v, again after %v", *outcomes, again)
+	for i := range many {
+		n.At = time.Now().Add(-time.Duration(i%2) * 25 * time.Hour)
+		if again := p.deliver(t.Context(), n); again <= 0 || len(*outcomes) != 0 {
+			t.Fatalf("busy: %v, again after %v", *outcomes, again)
+		}
 	}
 	for range perHost {
 		p.hosts.leave(host, time.Millisecond, true, time.Now())
 	}
-	for i := range 2 {
+	n.At, n.Times = time.Now().Add(-25*time.Hour), 2
+	for i := range many {
 		if again := p.deliver(t.Context(), n); again != 0 || len(*outcomes) != i+1 || (*outcomes)[i] != givenUp {
-			t.Errorf("away: %v, again after %v", *outcomes, again)
+			t.Fatalf("away: %v, again after %v", *outcomes, again)
 		}
+	}
+	if turned := p.hosts.of[host].turned; turned != 0 {
+		t.Errorf("away: %d turns are left", turned)
+	}
+	p.hosts.of[host].until = time.Time{} // as after the pause
+	*outcomes = nil
+	if p.deliver(t.Context(), n); len(*outcomes) != 1 || p.hosts.of[host].fails != 2 {
+		t.Errorf("a due attempt is not made: %v, %+v", *outcomes, *p.hosts.of[host])
 	}
 }
 
