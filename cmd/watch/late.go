@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -12,7 +13,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// maxLate bounds the runs that have a completion, and have not ended by their records. Each look asks for all of them.
+// maxLate bounds the runs that have a completion, and have not ended by their records. Each look asks for
+// those that are not listed as working.
 const maxLate = 64
 
 // end returns what is to be reported about a run that has a completion, with the run; "": another run ends it. False:
@@ -32,21 +34,27 @@ func (w *watcher) end(ctx context.Context, id string) (of string, all []notice, 
 	return "", nil, run.State == runs.StateInputRequired || run.ContinuedBy != "", nil
 }
 
-// lookAtLate reports the ends that have come late, as far as there is room.
-func (w *watcher) lookAtLate(ctx context.Context) error {
+// lookAtLate reports the ends that have come late, as far as there is room. Open are the open runs.
+func (w *watcher) lookAtLate(ctx context.Context, open []*api.Run) error {
+	var errs []error
 	for _, id := range w.out.late() {
-		if w.out.deliver == nil && w.out.full() { // a later look adds it
-			return nil
+		if slices.ContainsFunc(open, func(run *api.Run) bool {
+			return run.ID == id && run.State == runs.StateWorking && run.ContinuedBy == ""
+		}) {
+			continue
+		}
+		if ctx.Err() != nil || w.out.deliver == nil && w.out.full() { // a later look adds it
+			break
 		}
 		run, all, known, err := w.end(ctx, id)
 		if err == nil && known {
 			err = w.out.cameLate(ctx, id, run, all)
 		}
 		if err != nil {
-			return err
+			errs = append(errs, err)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // late returns the runs that have a completion, and have not ended by their records.
@@ -61,6 +69,9 @@ func (o *outbox) isLate(run string, seq uint64, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.handled(seq, now)
+	if slices.Contains(o.state.Late, run) {
+		return
+	}
 	if o.state.Late = append(o.state.Late, run); len(o.state.Late) > maxLate {
 		o.log.Warn("too many runs have a completion, and have not ended: an end is not reported",
 			zap.String("run", o.state.Late[0]))

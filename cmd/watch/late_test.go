@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -56,4 +57,56 @@ func TestEndWhoseRecordIsLateIsReported(t *testing.T) {
 			})
 		})
 	}
+}
+
+// statuses counts what is asked about runs, and fails for those in fails.
+type statuses struct {
+	*linesman
+	asked map[string]int
+	fails string
+}
+
+func (s *statuses) Status(ctx context.Context, id string) (*api.Run, error) {
+	run, err := s.linesman.Status(ctx, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked[id]++; id == s.fails {
+		return nil, &api.Error{Code: api.Internal}
+	}
+	return run, err
+}
+
+// A run is listed as working, and has a completion: its record is not asked for. One whose record cannot be read does
+// not hold up the others.
+func TestLateEndsAreAskedForIfNeeded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := &statuses{linesman: newLinesman(), asked: map[string]int{}}, &inbox{}
+		cfg := Config{Runs: l, Rules: all(), Sink: b}
+		stop := watching(t, cfg)
+		time.Sleep(time.Second)
+		done := func(r *api.Run) { r.State = runs.StateCompleted }
+		for _, id := range []string{"broken", "late"} {
+			l.set(nowRun(id, done))
+			l.mu.Lock()
+			l.runs[id] = nowRun(id, nil)
+			l.mu.Unlock()
+		}
+		pass(t, b, 5*time.Minute)
+		l.mu.Lock()
+		before := l.asked["late"]
+		l.mu.Unlock()
+		pass(t, b, time.Minute)
+		l.mu.Lock()
+		if l.asked["late"] != before {
+			t.Errorf("asked %d times in a minute", l.asked["late"]-before)
+		}
+		l.runs["late"], l.fails = nowRun("late", done), "broken"
+		delete(l.runs, "broken")
+		l.mu.Unlock()
+		pass(t, b, 10*time.Second, "late completed")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -388,11 +388,6 @@ func (o *outbox) again(id string, pause func(failed int) time.Duration) {
 	o.wake()
 }
 
-// has reports whether a notice is not delivered.
-func (o *outbox) has(id string) bool {
-	return slices.ContainsFunc(o.pending(), func(n notice) bool { return n.ID == id })
-}
-
 // pending returns the notices that are not delivered.
 func (o *outbox) pending() []notice {
 	o.mu.Lock()

@@ -139,10 +139,11 @@ func (w *watcher) attempts(ctx context.Context) error {
 		if waits[n.Run] && !n.Cancel {
 			continue
 		}
-		if err := w.attempt(ctx, n); err != nil {
+		again, err := w.attempt(ctx, n)
+		if err != nil {
 			errs = append(errs, err)
-			waits[n.Run] = waits[n.Run] || n.Run != "" && w.out.has(n.ID)
 		}
+		waits[n.Run] = waits[n.Run] || n.Run != "" && again
 	}
 	return errors.Join(errs...)
 }
@@ -258,11 +259,9 @@ func (w *watcher) look(ctx context.Context) error {
 	if err := w.out.holding(ctx, all, known, date, before); err != nil {
 		return err
 	}
-	if err := w.lookAtLate(ctx); err != nil {
-		return err
-	}
+	err := w.lookAtLate(ctx, open)
 	w.out.flush()
-	return nil
+	return err
 }
 
 // follow reads ends as they come.
@@ -354,7 +353,7 @@ func (w *watcher) deliver(ctx context.Context) error {
 		most = 1 // in their order
 	}
 	err := delivery.Run(ctx, most, w.out.next, func(ctx context.Context, n notice) error {
-		if err := w.attempt(ctx, n); err != nil && isPrinter(w.cfg.Sink) {
+		if _, err := w.attempt(ctx, n); err != nil && isPrinter(w.cfg.Sink) {
 			return err
 		}
 		return nil
@@ -367,16 +366,16 @@ func isPrinter(s sink) bool {
 	return is
 }
 
-// attempt makes one attempt to deliver a notice, after the run is cancelled if the rules
-// want that. The error says why it was not delivered.
-func (w *watcher) attempt(ctx context.Context, n notice) error {
+// attempt makes one attempt to deliver a notice, after the run is cancelled if the rules want that. The error says why
+// it was not delivered; again tells that it is tried again.
+func (w *watcher) attempt(ctx context.Context, n notice) (again bool, err error) {
 	log := w.log.With(zap.String("run", n.Run), zap.String("kind", string(n.Kind)))
 	if n.Question != "" && !w.asked(ctx, &n) {
 		log.Debug("a question was answered before its notice was delivered")
 		w.out.done(n.ID)
-		return nil
+		return false, nil
 	}
-	err := w.cancel(ctx, &n)
+	err = w.cancel(ctx, &n)
 	cancelled := err == nil // or nothing was to be cancelled; else it is tried again, however old the notice is
 	if cancelled {
 		err = w.cfg.Sink.Deliver(ctx, n)
@@ -384,7 +383,7 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 	if err == nil {
 		log.Debug("a notice was delivered")
 		w.out.done(n.ID)
-		return nil
+		return false, nil
 	}
 	refused, _ := errors.AsType[*delivery.Refusal](err)
 	refused = cmp.Or(refused, &delivery.Refusal{})
@@ -392,13 +391,13 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 	if cancelled && (refused.Final || age > w.cfg.GiveUp) {
 		log.Warn("a notice is given up", zap.String("why", err.Error()))
 		w.out.done(n.ID)
-		return err
+		return false, err
 	}
 	log.Warn("a notice was not accepted, trying again", zap.String("why", err.Error()))
 	w.out.again(n.ID, func(times int) time.Duration {
 		return delivery.Rule{Pace: time.Second, Pause: maxPause, GiveUp: w.cfg.GiveUp}.Again(refused, age, times)
 	})
-	return err
+	return true, err
 }
 
 // asked completes the text of a notice about a question, and reports whether the question is open, as far as is known.
