@@ -71,8 +71,8 @@ func (h *hosts) enter(name string, again bool, now time.Time) (wait time.Duratio
 	return delivery.Spread(max(at.until.Sub(now), 0) + max(turn, 100*time.Millisecond)), false
 }
 
-// away reports whether a host was not reached the last time, and is not to be tried yet. Then a delivery to it ends that
-// was postponed before, or has failed, as again tells.
+// away reports whether a host was not reached the last time, and is not to be tried yet. Then the delivery is over, and
+// has no turn any more. Again is as for enter.
 func (h *hosts) away(name string, again bool, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
