@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,6 +40,11 @@ func cancelling(t *testing.T) rules {
 const (
 	stalls = "stalls linesman watch: stalled/"
 	spends = "lasts linesman watch: budget/time=2h0m0s/run"
+
+	stallsEarly = "run stalls (codex) has had no output for 3h00m" + early
+	alsoEarly   = "run stalls (codex) has used 3h00m, its budget is 2h00m" + early
+	spendsEarly = "run lasts (codex) has used 3h00m, its budget is 2h00m" + early
+	early       = "; it is not cancelled yet: the watcher has not seen that for so long"
 )
 
 // cancelledOnly compares which runs were cancelled since the last call; want begins the reasons.
@@ -51,8 +58,8 @@ func cancelledOnly(t *testing.T, l *linesman, want ...string) {
 	l.cancelled = nil
 }
 
-// The times of a run are those of its publisher: it is cancelled for the time that the watcher has seen, also over a
-// restart.
+// The times of a run are those of its publisher: what they say is reported at once, and it is cancelled for the time
+// that the watcher has seen, also over a restart.
 func TestClockOfAPublisherCancelsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -61,7 +68,7 @@ func TestClockOfAPublisherCancelsNothing(t *testing.T) {
 		l.set(lateClock("stalls", runs.Thinking))
 		l.set(lateClock("lasts", runs.RunningTool))
 		stop := watching(t, cfg)
-		pass(t, b, 9*time.Minute)
+		pass(t, b, 9*time.Minute, spendsEarly, stallsEarly, alsoEarly)
 		cancelledOnly(t, l)
 		pass(t, b, 2*time.Minute, "stalls stalled")
 		cancelledOnly(t, l, stalls)
@@ -96,7 +103,7 @@ func TestOnceCancelsByItsStateFile(t *testing.T) {
 		l.set(lateClock("stalls", runs.Thinking))
 		l.set(lateClock("lasts", runs.RunningTool))
 		look(cfg)
-		pass(t, b, 0)
+		pass(t, b, 0, spendsEarly, stallsEarly, alsoEarly)
 		time.Sleep(11 * time.Minute)
 		look(cfg)
 		pass(t, b, 0, "stalls stalled")
@@ -110,5 +117,40 @@ func TestOnceCancelsByItsStateFile(t *testing.T) {
 		look(cfg)
 		cancelledOnly(t, l)
 		pass(t, b, 0, "run lasts (codex) has used 5h11m, its budget is 2h00m; it is not cancelled: that needs --state")
+	})
+}
+
+// The state file is not written at each look at a run that goes on, but when the runs are others, and at the end.
+func TestWhatIsSeenIsSavedSeldom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, state := newLinesman(), filepath.Join(t.TempDir(), "state")
+		stop := watching(t, Config{Runs: l, Rules: cancelling(t), Sink: &inbox{}, State: state})
+		writes := func(d time.Duration, run string) (n int) {
+			for range d / maxPoll {
+				l.set(nowRun(run, nil))
+				time.Sleep(maxPoll)
+				synctest.Wait()
+				if os.Remove(state) == nil {
+					n++
+				}
+			}
+			return n
+		}
+		writes(maxPoll, "a")
+		if n := writes(10*time.Minute, "a"); n < 2 || n > 4 {
+			t.Errorf("a run that goes on: %d writes", n)
+		}
+		if n := writes(maxPoll, "b"); n != 1 {
+			t.Errorf("another run: %d writes", n)
+		}
+		writes(maxPoll, "b")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		want := fmt.Sprintf(`"seq":%d`, time.Now().Add(-maxPoll).UnixMilli())
+		if body, err := os.ReadFile(state); err != nil || !strings.Contains(string(body), want) {
+			t.Errorf("at the end: %s, %v; want %s", body, err, want)
+		}
 	})
 }

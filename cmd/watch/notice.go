@@ -197,8 +197,8 @@ type sign struct {
 	seq uint64    // of the run
 	at  time.Time // by the clock of this process
 
-	own   time.Time // the same, without the times of the run: when this process saw it first, or changed
-	first time.Time // when this process, or an earlier one, saw the run
+	changed   time.Time // the same, without the times of the run: when this process saw it first, or changed
+	firstSeen time.Time // when this process, or an earlier one, saw the run first
 }
 
 // Observe stores the state of a run at now, and returns when the run had output last.
@@ -211,7 +211,7 @@ func (a activity) Observe(run *api.Run, now time.Time) time.Time {
 			s.at = now
 		}
 	case s.seq != run.Seq:
-		s = sign{run.Seq, now, now, s.first}
+		s = sign{run.Seq, now, now, s.firstSeen}
 	}
 	a[run.ID] = s
 	return s.at

@@ -47,6 +47,8 @@ type watcher struct {
 	activity activity
 	again    end // of a stream that was recreated: up to it all ends were handled
 
+	sawAt time.Time // when what was seen of the open runs was to be saved last, see [watcher.saw]
+
 	mu  sync.Mutex
 	day *day
 }
@@ -91,8 +93,13 @@ func Run(ctx context.Context, cfg Config, once bool) error {
 	return errors.Join(do(ctx), w.Close())
 }
 
-// Close releases the state file.
-func (w *watcher) Close() error { return w.out.close() }
+// Close saves what was seen, and releases the state file.
+func (w *watcher) Close() error {
+	w.out.mu.Lock()
+	w.out.unsaved = w.out.unsaved || len(w.out.state.Seen) > 0
+	w.out.mu.Unlock()
+	return w.out.close()
+}
 
 // Run watches until ctx ends; then it returns nil. It waits while linesman is
 // unreachable, and while the state file cannot be written. The error reports that linesman
@@ -248,7 +255,7 @@ func (w *watcher) look(ctx context.Context) error {
 			delete(w.activity, run)
 		}
 	}
-	w.saw()
+	w.saw(now)
 	w.mu.Lock()
 	today := w.day.Look(open, time.Now()) // an end may have begun the day after now
 	date, before := w.day.Date(), w.day.Before()
