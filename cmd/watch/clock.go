@@ -44,7 +44,7 @@ func (w *watcher) saw(now time.Time) {
 	w.out.state.Seen = all
 }
 
-// slack is for how long a notice waits for the own clock to confirm a time: it sees a run later than its publisher does.
+// slack is for how long a notice waits for the own clock to confirm a time: it sees a run later than its publisher.
 const slack = time.Minute
 
 // measured returns those of the notices about an open run that do not cancel it, or for a time that was seen; later
