@@ -22,7 +22,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
@@ -50,7 +49,7 @@ type runner interface {
 	// [refusedError] is final; after any other error the bridge retries until the
 	// timeout of the request.
 	Submit(ctx context.Context, j job) error
-	// Wait waits for the end of a run and returns its outcome.
+	// Wait waits for the end of a run and returns its outcome. The error is [api.NotFound] if there is no such run.
 	Wait(ctx context.Context, run string) (outcome, error)
 	// Cancel ends a run. It is no error if the run has ended or is unknown.
 	Cancel(ctx context.Context, run, reason string) error
@@ -144,13 +143,9 @@ func (b *bridge) run(ctx context.Context) error {
 			continue
 		}
 		seen[path] = true
-		j, err := openJournal(filepath.Join(b.cfg.State, digest(path)))
-		if err != nil {
-			return err
-		}
-		f := newDirWatcher(b, path, j)
+		f := newDirWatcher(b, path)
 		watchers = append(watchers, f)
-		if err := f.open(); errors.Is(err, errBusy) || err != nil && d.Must {
+		if err := f.open(); errors.Is(err, errBusy) || errors.Is(err, errState) || err != nil && d.Must {
 			return fmt.Errorf("directory %s: %w", path, err)
 		}
 	}

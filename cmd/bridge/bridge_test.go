@@ -245,7 +245,9 @@ func TestInvalidRequestIsMovedAsideWithTheReason(t *testing.T) {
 			l := newFixture(t)
 			l.start(l.config())
 			l.write(request, tt.body)
-			l.until("it is moved", func() bool { return !l.has(request) })
+			l.until("it is moved, with the reason", func() bool {
+				return !l.has(request) && l.logs.FilterMessage("moved an invalid request aside").Len() == 1
+			})
 			names := l.names(l.dir)
 			if len(names) != 2 || names[1] != names[0]+".txt" || !strings.HasPrefix(names[0], request+".bad-") {
 				t.Fatalf("left: %q", names)
@@ -535,7 +537,11 @@ func TestOnlyTheNewestAreKeptAside(t *testing.T) {
 	l.write("mine.json.bad-1", "")
 	for i := range 3 * maxQuarantined {
 		l.write(request, "")
-		if _, err := p.quarantine(request, "bad", "why", time.UnixMilli(int64(i))); err != nil {
+		v, err := p.stat(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.quarantine(request, "bad", "why", v, time.UnixMilli(int64(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -27,14 +27,16 @@ var (
 // own.
 type dirWatcher struct {
 	*bridge
-	path    string
-	journal *journal
-	log     *zap.Logger
+	path string // without symbolic links once the directory was there
+	log  *zap.Logger
 
-	dir    *lockedDir // nil: the directory is missing
-	active map[string]*activeRequest
-	done   chan finished
-	wait   sync.WaitGroup
+	dir     *lockedDir // nil: the directory is missing
+	journal *journal   // nil until the directory was there
+	active  map[string]*activeRequest
+	done    chan finished
+	wait    sync.WaitGroup
+	ending  sync.Mutex // held while runs that timed out are being ended
+	found   sync.Map   // by request id, of requests that are not done: the outcome that [dirWatcher.foundResponse] returns
 
 	foreign      map[string]bool            // names of ignored files that were logged; at most 2*maxNames
 	incomplete   map[string]*incompleteFile // files without a valid request
@@ -61,23 +63,36 @@ type incompleteFile struct {
 	since   time.Time // of the last change
 }
 
-func newDirWatcher(b *bridge, path string, j *journal) *dirWatcher {
+func newDirWatcher(b *bridge, path string) *dirWatcher {
 	return &dirWatcher{
-		bridge: b, path: path, journal: j, log: b.log.With(zap.String("dir", path)),
+		bridge: b, path: path, log: b.log.With(zap.String("dir", path)),
 		active: map[string]*activeRequest{}, done: make(chan finished, b.cfg.MaxAtOnce),
 		foreign: map[string]bool{}, incomplete: map[string]*incompleteFile{},
 		missingSince: map[string]time.Time{}, retryAt: map[string]time.Time{},
 	}
 }
 
-// open opens the directory, unless it is open.
+// open opens the directory, unless it is open, and the first time its journal, whose name is that of the directory
+// without symbolic links: they are known only when it is there. The lock is that of the journal, too.
 func (w *dirWatcher) open() error {
 	if w.dir != nil {
 		return nil
 	}
-	p, err := openLockedDir(w.path)
+	path, err := filepath.EvalSymlinks(w.path)
 	if err != nil {
 		return err
+	}
+	p, err := openLockedDir(path)
+	if err != nil {
+		return err
+	}
+	if w.journal == nil {
+		j, err := openJournal(filepath.Join(w.cfg.State, digest(path)))
+		if err != nil {
+			p.close()
+			return err
+		}
+		w.path, w.journal = path, j
 	}
 	w.dir = p
 	if err := w.recover(); err != nil {
@@ -96,7 +111,9 @@ func (w *dirWatcher) close() {
 // run scans the directory after each file notification, and at intervals,
 // until ctx ends.
 func (w *dirWatcher) run(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
 	defer func() {
+		end()
 		w.stopAll(context.Canceled)
 		w.wait.Wait()
 	}()
@@ -150,6 +167,9 @@ func (w *dirWatcher) waitForChange(
 				return nil
 			}
 		case end := <-w.done:
+			if end.err == nil {
+				w.found.Delete(w.active[end.name].id)
+			}
 			delete(w.active, end.name)
 			if end.err != nil {
 				w.retryAt[end.name] = time.Now().Add(w.cfg.Retry)
@@ -172,7 +192,7 @@ func (w *dirWatcher) reopen() (ready bool, err error) {
 		w.close()
 	}
 	switch err := w.open(); {
-	case errors.Is(err, errBusy):
+	case errors.Is(err, errBusy), errors.Is(err, errState):
 		return false, fmt.Errorf("directory %s: %w", w.path, err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		w.log.Warn("cannot open the directory", zap.Error(err))
@@ -208,6 +228,7 @@ func (w *dirWatcher) scan(ctx context.Context, now time.Time) error {
 	maps.DeleteFunc(w.retryAt, func(_ string, until time.Time) bool { return now.After(until) })
 	w.stopAnswered()
 	w.abandonMissing(ctx, present, now)
+	w.endLeft(ctx)
 	return nil
 }
 
@@ -215,7 +236,7 @@ func (w *dirWatcher) scan(ctx context.Context, now time.Time) error {
 // their own, they are done anyway.
 func (w *dirWatcher) stopAnswered() {
 	for name, a := range w.active {
-		if w.responseID(name) == a.id {
+		if _, found := w.foundResponse(name, a.id); found {
 			a.stop(errOvertaken)
 		}
 	}
@@ -280,7 +301,11 @@ func (w *dirWatcher) awaitComplete(name string, v version, why error, now time.T
 		return
 	}
 	delete(w.incomplete, name)
-	to, err := w.dir.quarantine(name, "bad", why.Error(), now)
+	w.step("invalid")
+	to, err := w.dir.quarantine(name, "bad", why.Error(), v, now)
+	if errors.Is(err, errChanged) {
+		return
+	}
 	if err != nil {
 		w.retryAt[name] = now.Add(w.cfg.Patience)
 		w.log.Warn("cannot move an invalid request aside", zap.String("file", name), zap.Error(err))
@@ -333,9 +358,10 @@ func (w *dirWatcher) abandonMissing(ctx context.Context, present map[string]bool
 		if a := w.active[e.Name]; a != nil {
 			a.stop(errWithdrawn)
 		} else if len(w.active) < w.cfg.MaxAtOnce {
-			w.start(ctx, e.Name, e.ID, version{}, func(ctx context.Context) error {
-				if w.responseID(e.Name) == e.ID {
-					return w.yield(ctx, e)
+			// With the context of the scan: the next one stops what has no file, which is this.
+			w.start(ctx, e.Name, e.ID, version{}, func(context.Context) error {
+				if by, found := w.foundResponse(e.Name, e.ID); found {
+					return w.yield(ctx, e, by)
 				}
 				return w.abandon(ctx, e, errWithdrawn)
 			})

@@ -77,7 +77,11 @@ func TestForeignFilesAreNotOverwritten(t *testing.T) {
 		}
 	}
 	l.write(request, "{")
-	to, err := p.quarantine(request, "bad", "why", time.UnixMilli(1000))
+	v, err := p.stat(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := p.quarantine(request, "bad", "why", v, time.UnixMilli(1000))
 	if err != nil || !l.has(to) || !l.has(to+".txt") {
 		t.Errorf("moved aside to %q, %v", to, err)
 	}

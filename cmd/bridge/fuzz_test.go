@@ -29,11 +29,7 @@ func FuzzResponse(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	core, logs := observer.New(zap.DebugLevel)
-	j, err := openJournal(f.TempDir())
-	if err != nil {
-		f.Fatal(err)
-	}
-	dir := newDirWatcher(newBridge(Config{Log: zap.New(core)}), f.TempDir(), j)
+	dir := newDirWatcher(newBridge(Config{Log: zap.New(core), State: f.TempDir()}), f.TempDir())
 	if err := dir.open(); err != nil {
 		f.Fatal(err)
 	}
@@ -48,7 +44,7 @@ func FuzzResponse(f *testing.F) {
 				t.Errorf("a mistake is reported as %q", m)
 			}
 		}
-		o := dir.existingResponse(request)
+		o := outcomeOf(b)
 		if !slices.Contains([]string{statusSuccess, statusError, statusTimeout}, o.Status) ||
 			o.Status != statusSuccess && o.Text != "" && mistakes != nil {
 			t.Errorf("%q is the outcome %+v", b, o)

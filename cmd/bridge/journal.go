@@ -26,6 +26,9 @@ const (
 	remembered    = 30 * 24 * time.Hour
 )
 
+// errState is the error of a journal that cannot be opened.
+var errState = errors.New("bridge state")
+
 // tmpSuffix ends the names of temporary files in the directory of a journal.
 const tmpSuffix = ".tmp"
 
@@ -37,6 +40,7 @@ type entry struct {
 	At       int64  `json:"claimed_at"`            // Unix milliseconds
 	Timeout  int64  `json:"timeout_ms"`            // from claimed_at
 	Answered int64  `json:"answered_at,omitempty"` // 0: not yet
+	Unended  bool   `json:"unended,omitempty"`     // answered with a timeout, and the run could not be ended yet
 }
 
 func (e entry) deadline() time.Time { return time.UnixMilli(e.At + e.Timeout) }
@@ -51,19 +55,19 @@ type journal struct {
 	entries map[string]entry // by request id
 }
 
-// openJournal reads the journal in dir, or creates it.
+// openJournal reads the journal in dir, or creates it. The error is an errState.
 func openJournal(dir string) (*journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("bridge state: %w", err)
+		return nil, fmt.Errorf("%w: %w", errState, err)
 	}
 	for _, parent := range []string{filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} {
 		if err := files.SyncDir(parent); err != nil { // the entry of the directory may be new
-			return nil, fmt.Errorf("bridge state: %w", err)
+			return nil, fmt.Errorf("%w: %w", errState, err)
 		}
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("bridge state: %w", err)
+		return nil, fmt.Errorf("%w: %w", errState, err)
 	}
 	j := &journal{dir: dir, entries: map[string]entry{}}
 	for _, f := range files {
@@ -74,7 +78,7 @@ func openJournal(dir string) (*journal, error) {
 		}
 		e, err := readEntry(path)
 		if err != nil {
-			return nil, fmt.Errorf("bridge state: %s: %w", path, err)
+			return nil, fmt.Errorf("%w: %s: %w", errState, path, err)
 		}
 		j.entries[e.ID] = e
 	}
@@ -128,6 +132,31 @@ func (j *journal) unanswered() []entry {
 	return all
 }
 
+// unended returns the entries whose run is to be ended.
+func (j *journal) unended() []entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []entry
+	for _, e := range j.entries {
+		if e.Unended {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// ended stores that the run of an entry is ended, unless the entry has changed meanwhile.
+func (j *journal) ended(id string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.entries[id]
+	if !e.Unended {
+		return nil
+	}
+	e.Unended = false
+	return j.store(e)
+}
+
 // byUnpublishedName returns all entries by the names of their unpublished
 // answers.
 func (j *journal) byUnpublishedName() map[string]entry {
@@ -144,6 +173,13 @@ func (j *journal) byUnpublishedName() map[string]entry {
 func (j *journal) put(e entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if err := j.store(e); err != nil {
+		return err
+	}
+	return j.prune(time.UnixMilli(e.At))
+}
+
+func (j *journal) store(e entry) error {
 	b, err := json.Marshal(e)
 	if err == nil {
 		err = files.Replace(filepath.Join(j.dir, fileOf(e.ID)), "*"+tmpSuffix, b)
@@ -152,7 +188,7 @@ func (j *journal) put(e entry) error {
 		return fmt.Errorf("bridge state: %w", err)
 	}
 	j.entries[e.ID] = e
-	return j.prune(time.UnixMilli(e.At))
+	return nil
 }
 
 // forget removes the entry of a request id.

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -233,19 +234,28 @@ func (l *lockedDir) sync() error { return l.lock.Sync() }
 // quarantinedName matches the names that quarantine gives.
 var quarantinedName = lazy.Regexp(`^\.agent-(?:request|response)[-_.0-9A-Za-z]*\.json\.(?:bad|stale)-([0-9]{8}T[0-9]{9}Z)(?:\.txt)?$`)
 
-// quarantine moves a file aside: the new name contains kind and time. If why
+// errChanged reports a file that is not moved aside, because it was written again after it was read.
+var errChanged = errors.New("it was written again meanwhile")
+
+// quarantine moves a file aside that had a version when it was read: the new name contains kind and time. If why
 // is not empty, it is stored in a text file next to it. Only the newest files
 // are kept.
-func (l *lockedDir) quarantine(name, kind, why string, now time.Time) (string, error) {
+func (l *lockedDir) quarantine(name, kind, why string, was version, now time.Time) (string, error) {
 	stamp := strings.Replace(now.UTC().Format("20060102T150405.000Z"), ".", "", 1)
 	to := name + "." + kind + "-" + stamp
+	if err := l.rename(name, to); err != nil {
+		return "", err
+	}
+	if is, _ := l.stat(to); is != was { // that of a foreign file is zero
+		if err := l.restore(to, name); err != nil {
+			return "", err
+		}
+		return "", cmp.Or(l.remove(to), errChanged)
+	}
 	if why != "" {
 		if err := l.write(to+".txt", []byte(why+"\n")); err != nil {
 			return "", err
 		}
-	}
-	if err := l.rename(name, to); err != nil {
-		return "", err
 	}
 	return to, l.pruneQuarantine()
 }

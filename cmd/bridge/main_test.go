@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	testfixture "github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/worker"
 
@@ -75,6 +76,9 @@ func (r *fileRunner) Submit(_ context.Context, j job) error {
 
 func (r *fileRunner) Wait(ctx context.Context, run string) (outcome, error) {
 	b, err := os.ReadFile(filepath.Join(r.dir, run))
+	if errors.Is(err, fs.ErrNotExist) {
+		return outcome{}, &api.Error{Code: api.NotFound}
+	}
 	if err != nil {
 		return outcome{}, err
 	}
@@ -106,7 +110,20 @@ func (r *fileRunner) Wait(ctx context.Context, run string) (outcome, error) {
 	}
 }
 
-func (r *fileRunner) Cancel(_ context.Context, run, _ string) error {
+// ask takes a while, as a request to a responder, in which the directory is scanned again.
+func (r *fileRunner) ask(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(50 * time.Millisecond):
+		return nil
+	}
+}
+
+func (r *fileRunner) Cancel(ctx context.Context, run, _ string) error {
+	if err := r.ask(ctx); err != nil {
+		return err
+	}
 	return os.WriteFile(filepath.Join(r.dir, run+".cancelled"), nil, 0o600)
 }
 
@@ -114,7 +131,10 @@ func (r *fileRunner) Expire(ctx context.Context, run string) error {
 	return r.Cancel(ctx, run, "")
 }
 
-func (r *fileRunner) Overtaken(_ context.Context, run string, o outcome) error {
+func (r *fileRunner) Overtaken(ctx context.Context, run string, o outcome) error {
+	if err := r.ask(ctx); err != nil {
+		return err
+	}
 	name := run + ".overtaken" // a test that sees it reads it at once
 	whole := filepath.Join(filepath.Dir(r.dir), name)
 	err := os.WriteFile(whole, []byte(o.Status+" "+o.Text+o.Message), 0o600)
@@ -126,6 +146,7 @@ type fixture struct {
 	t                *testing.T
 	dir, state, runs string
 	logs             *observer.ObservedLogs
+	step             func(at string) // of the bridges; nil: none
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -163,7 +184,11 @@ func (l *fixture) start(c Config) (stop func()) {
 	var err error // valid after the bridge has ended
 	go func() {
 		defer close(ended)
-		err = newBridge(c).run(ctx)
+		b := newBridge(c)
+		if l.step != nil {
+			b.step = l.step
+		}
+		err = b.run(ctx)
 	}()
 	stopped := false
 	stop = func() {

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -41,8 +42,8 @@ func (w *dirWatcher) process(ctx context.Context, name string, r requestFile) er
 		}
 		return w.removeRequest(name, r.ID)
 	}
-	if w.responseID(name) == r.ID { // another program has answered it, which no bridge has recorded
-		return w.yield(ctx, e)
+	if by, found := w.foundResponse(name, r.ID); found { // which no bridge has recorded
+		return w.yield(ctx, e, by)
 	}
 	if err := w.quarantineStale(name, r.ID); err != nil {
 		return err
@@ -52,7 +53,8 @@ func (w *dirWatcher) process(ctx context.Context, name string, r requestFile) er
 	case errors.Is(why, errReplaced), errors.Is(why, errWithdrawn):
 		return w.abandon(context.WithoutCancel(ctx), e, why)
 	case errors.Is(why, errOvertaken):
-		return w.yield(context.WithoutCancel(ctx), e)
+		by, _ := w.foundResponse(name, r.ID)
+		return w.yield(ctx, e, by)
 	}
 	if err != nil { // ctx ended: the next bridge resumes
 		return nil
@@ -68,18 +70,15 @@ const graceTime = 5 * time.Second
 // earlier bridge claimed the request, so its run may have ended already. The
 // error is that of ctx.
 func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlier bool) (outcome, error) {
-	if len(r.Problems) > 0 {
-		return failed("invalid request: " + strings.Join(r.Problems, "; ")), nil
-	}
 	until := e.deadline()
 	if soonest := time.Now().Add(graceTime); earlier && until.Before(soonest) {
 		until = soonest
 	}
 	working, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	logged := false
+	logged, submitted := false, earlier
 	for {
-		o, err := w.try(working, r, e)
+		o, err := w.try(working, r, e, &submitted)
 		switch refused, ok := errors.AsType[*refusedError](err); {
 		case err == nil:
 			return w.timed(o, e), nil
@@ -99,7 +98,11 @@ func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlie
 			if ctx.Err() != nil { // which has ended it: there may be time left
 				return outcome{}, ctx.Err()
 			}
-			return w.expire(ctx, e)
+			o, err := w.expire(ctx, e)
+			if err == nil && o.Status == statusTimeout && len(r.Problems) > 0 { // its run could not be looked for
+				o.Status, o.Message = statusError, invalid(r).Why
+			}
+			return o, err
 		case <-time.After(w.cfg.Retry):
 		}
 	}
@@ -111,8 +114,13 @@ func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlie
 func (w *dirWatcher) expire(ctx context.Context, e entry) (outcome, error) {
 	ending, cancel := context.WithTimeout(ctx, graceTime)
 	defer cancel()
-	for {
-		o, err := w.expired(ending, e.Run)
+	for ended := false; ; {
+		var o outcome
+		err := w.cfg.runner.Expire(ending, e.Run)
+		if err == nil {
+			ended = true
+			o, err = w.cfg.runner.Wait(ending, e.Run)
+		}
 		if err == nil && (o.Status == statusSuccess || o.Taken) {
 			return w.timed(o, e), nil
 		}
@@ -127,22 +135,66 @@ func (w *dirWatcher) expire(ctx context.Context, e entry) (outcome, error) {
 			return outcome{}, ctx.Err()
 		}
 		if err != nil {
-			w.log.Warn("cannot end a run that timed out", zap.String("run", e.Run), zap.Error(err))
+			w.log.Warn("cannot end a run that timed out, or read its outcome",
+				zap.String("run", e.Run), zap.Bool("ended", ended), zap.Error(err))
 		}
-		return w.timed(outcome{Status: statusTimeout}, e), nil
+		return w.timed(outcome{Status: statusTimeout, Unended: !ended}, e), nil
 	}
 }
 
-// expired ends a run whose timeout has passed, and returns its outcome.
-func (w *dirWatcher) expired(ctx context.Context, run string) (outcome, error) {
-	if err := w.cfg.runner.Expire(ctx, run); err != nil {
-		return outcome{}, err
+// endLeft ends the runs that could not be ended when they timed out: in the background, until none is left.
+func (w *dirWatcher) endLeft(ctx context.Context) {
+	if len(w.journal.unended()) == 0 || !w.ending.TryLock() {
+		return
 	}
-	return w.cfg.runner.Wait(ctx, run)
+	w.wait.Go(func() {
+		defer w.ending.Unlock()
+		for ctx.Err() == nil {
+			left := w.journal.unended()
+			for _, e := range left {
+				w.endLate(ctx, e)
+			}
+			if len(left) == 0 {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(w.cfg.Poll):
+			}
+		}
+	})
 }
 
-// try submits the run, if there is time left, and waits for its end.
-func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (outcome, error) {
+func (w *dirWatcher) endLate(ctx context.Context, e entry) {
+	ending, cancel := context.WithTimeout(ctx, graceTime)
+	defer cancel()
+	err := w.cfg.runner.Expire(ending, e.Run)
+	refused, known := errors.AsType[*api.Error](err)
+	switch {
+	case err == nil:
+		w.log.Info("a run that timed out is ended", zap.String("run", e.Run))
+	case !known || refused.Retryable || is(err, api.Internal, api.Conflict, api.NotEnded):
+		return // to be tried again
+	default:
+		w.log.Warn("a run that timed out cannot be ended", zap.String("run", e.Run), zap.Error(err))
+	}
+	if err := w.journal.ended(e.ID); err != nil {
+		w.log.Warn("cannot store that a run is ended", zap.String("run", e.Run), zap.Error(err))
+	}
+}
+
+// try waits for the end of the run. It submits the run first if there is time left, unless that may be done: then only
+// where there is none, because settings and the file may have changed.
+func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry, submitted *bool) (outcome, error) {
+	if *submitted {
+		o, err := w.ended(ctx, e)
+		if !is(err, api.NotFound) {
+			return o, err
+		}
+	}
+	if len(r.Problems) > 0 {
+		return outcome{}, invalid(r)
+	}
 	if time.Now().Before(e.deadline()) {
 		labels := map[string]string{"request_id": r.ID}
 		for key, value := range map[string]string{"phase": r.Phase, "phase_name": r.PhaseName, "agent_name": r.Agent} {
@@ -158,8 +210,19 @@ func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (outcome, 
 		if err != nil {
 			return outcome{}, err
 		}
+		*submitted = true
 		w.step("submitted")
 	}
+	return w.ended(ctx, e)
+}
+
+// invalid is the error of a request with problems.
+func invalid(r requestFile) *refusedError {
+	return &refusedError{"invalid request: " + strings.Join(r.Problems, "; ")}
+}
+
+// ended waits for the end of a run.
+func (w *dirWatcher) ended(ctx context.Context, e entry) (outcome, error) {
 	o, err := w.cfg.runner.Wait(ctx, e.Run)
 	if err == nil {
 		w.step("ended")
@@ -203,11 +266,13 @@ func (w *dirWatcher) abandon(ctx context.Context, e entry, why error) error {
 	return w.journal.forget(e.ID)
 }
 
-// yield accepts the response of another program as the answer.
-func (w *dirWatcher) yield(ctx context.Context, e entry) error {
-	ending, cancel := context.WithTimeout(ctx, 2*graceTime)
+// yield accepts the response of another program as the answer. It goes on after the end of ctx: each scan stops the
+// request, because it has a response.
+func (w *dirWatcher) yield(ctx context.Context, e entry, by outcome) error {
+	w.step("found")
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*graceTime)
 	defer cancel()
-	if err := w.cfg.runner.Overtaken(ending, e.Run, w.existingResponse(e.Name)); err != nil {
+	if err := w.cfg.runner.Overtaken(ending, e.Run, by); err != nil {
 		return fmt.Errorf("notify run %s that its request is answered: %w", e.Run, err)
 	}
 	w.step("overtaken")

@@ -23,7 +23,7 @@ func (w *dirWatcher) answer(e entry, o outcome) error {
 		return fmt.Errorf("write the response: %w", err)
 	}
 	w.step("written")
-	e.Answered = time.Now().UnixMilli()
+	e.Answered, e.Unended = time.Now().UnixMilli(), o.Unended
 	if err := w.journal.put(e); err != nil {
 		return err
 	}
@@ -54,6 +54,10 @@ func (w *dirWatcher) publish(e entry) error {
 		if err := w.dir.remove(unpublishedName(e)); err != nil {
 			return err
 		}
+		if e.Unended { // its run is cancelled first, as that of any request whose file is missing
+			e.Answered, e.Unended = 0, false
+			return w.journal.put(e)
+		}
 		return w.journal.forget(e.ID) // the program may submit the request again
 	}
 	if w.responseID(e.Name) == e.ID { // another program was faster
@@ -74,11 +78,12 @@ func (w *dirWatcher) publish(e entry) error {
 // compare ids, and would accept it.
 func (w *dirWatcher) quarantineStale(name, id string) error {
 	response, _ := responseName(name)
-	exists, err := w.dir.exists(response)
-	if err != nil || !exists || w.responseID(name) == id {
-		return err
+	b, v, err := w.dir.read(response, MaxResponse)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && responseID(b) == id {
+		return nil
 	}
-	to, err := w.dir.quarantine(response, "stale", "", time.Now())
+	w.step("stale")
+	to, err := w.dir.quarantine(response, "stale", "", v, time.Now())
 	if errors.Is(err, fs.ErrNotExist) { // a reader has removed it meanwhile
 		return nil
 	}
@@ -94,22 +99,42 @@ func (w *dirWatcher) quarantineStale(name, id string) error {
 func (w *dirWatcher) responseID(name string) string {
 	response, _ := responseName(name)
 	b, _, err := w.dir.read(response, MaxResponse)
-	if err != nil || len(b) > MaxResponse {
+	if err != nil {
+		return ""
+	}
+	return responseID(b)
+}
+
+func responseID(b []byte) string {
+	if len(b) > MaxResponse {
 		return ""
 	}
 	return idOf(b)
 }
 
-// existingResponse returns the content of the response file of a request.
-func (w *dirWatcher) existingResponse(name string) outcome {
+// foundResponse returns what another program has answered to a request, if it has. It remembers the content of the
+// response file as it was read first: a reader may remove the file before the run is notified.
+func (w *dirWatcher) foundResponse(name, id string) (outcome, bool) {
+	if by, known := w.found.Load(id); known {
+		return by.(outcome), true
+	}
 	response, _ := responseName(name)
 	b, _, err := w.dir.read(response, MaxResponse)
+	if err != nil || responseID(b) != id {
+		return outcome{}, false
+	}
+	by, _ := w.found.LoadOrStore(id, outcomeOf(b))
+	return by.(outcome), true
+}
+
+// outcomeOf returns what a response file of another program says.
+func outcomeOf(b []byte) outcome {
 	var r struct {
 		Status  string
 		Text    string `json:"response"` // null is ""
 		Message string `json:"error_message"`
 	}
-	if err != nil || Check(b) != nil || json.Unmarshal(b, &r) != nil {
+	if Check(b) != nil || json.Unmarshal(b, &r) != nil {
 		return failed("the response of another program violates the contract")
 	}
 	return outcome{Status: r.Status, Text: r.Text, Message: r.Message}

@@ -43,6 +43,7 @@ type outcome struct {
 	Took    time.Duration     // duration of the agent's work; 0: unknown
 	Meta    map[string]string // for the metadata of the response
 	Taken   bool              // an external agent sent it, and got the reply that it was accepted
+	Unended bool              // its run could not be ended
 }
 
 // failed returns the outcome of a request that cannot be executed.

@@ -196,6 +196,9 @@ type activity map[string]sign
 type sign struct {
 	seq uint64    // of the run
 	at  time.Time // by the clock of this process
+
+	changed   time.Time // the same, without the times of the run: when this process saw it first, or changed
+	firstSeen time.Time // when this process, or an earlier one, saw the run first
 }
 
 // Observe stores the state of a run at now, and returns when the run had output last.
@@ -203,12 +206,12 @@ func (a activity) Observe(run *api.Run, now time.Time) time.Time {
 	s, known := a[run.ID]
 	switch {
 	case !known:
-		s = sign{run.Seq, at(max(run.ActiveAt, run.StartedAt))}
+		s = sign{run.Seq, at(max(run.ActiveAt, run.StartedAt)), now, now}
 		if s.at.After(now) || s.at.Equal(at(0)) {
 			s.at = now
 		}
 	case s.seq != run.Seq:
-		s = sign{run.Seq, now}
+		s = sign{run.Seq, now, now, s.firstSeen}
 	}
 	a[run.ID] = s
 	return s.at

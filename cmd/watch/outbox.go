@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -41,6 +40,8 @@ type state struct {
 	Before   map[string]int64 `json:"before,omitempty"` // see [day.Before]
 	Reported []string         `json:"reported"`         // ids of notices about open runs and the day, the oldest first
 	Over     []string         `json:"over,omitempty"`   // runs in Reported that have ended
+	Late     []string         `json:"late,omitempty"`   // runs whose completion was handled, and whose record had no end
+	Seen     map[string]seen  `json:"seen,omitempty"`   // open runs, if any may be cancelled
 	Pending  []notice         `json:"pending"`          // the oldest first
 }
 
@@ -230,15 +231,8 @@ func (o *outbox) ended(ctx context.Context, run string, all []notice, seq uint64
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	added := o.add(all, math.MaxInt, math.MaxInt)
-	o.state.After, o.state.At, o.unsaved = seq, now.UnixMilli(), true
-	o.state.Raw, o.state.Time = o.reading.raw, o.reading.time
-	if slices.ContainsFunc(o.state.Reported, ofRun(run)) && !slices.Contains(o.state.Over, run) {
-		o.state.Over = append(o.state.Over, run)
-	}
-	if len(added) > 0 {
-		o.save()
-	}
+	o.handled(seq, now)
+	o.over(run, all)
 	return nil
 }
 

@@ -47,6 +47,8 @@ type watcher struct {
 	activity activity
 	again    end // of a stream that was recreated: up to it all ends were handled
 
+	sawAt time.Time // when what was seen of the open runs was to be saved last, see [watcher.saw]
+
 	mu  sync.Mutex
 	day *day
 }
@@ -58,7 +60,7 @@ const (
 	pageSize = 100             // runs
 	slots    = 4               // deliveries at a time
 	maxPause = 5 * time.Minute // before the next attempt
-	rowLag   = time.Minute     // in which the record of a run must follow its completion
+	rowLag   = time.Minute     // for which other ends wait for the record of a run, which follows its completion
 )
 
 // newWatcher returns a watcher. The error is about the state file. Close it after use.
@@ -70,7 +72,7 @@ func newWatcher(cfg Config) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{cfg: cfg, log: log, out: out, activity: activity{}}
+	w := &watcher{cfg: cfg, log: log, out: out, activity: seenBefore(out.state.Seen, now)}
 	w.day = newDay(cfg.Rules.Budgets, now, nil)
 	if out.state.Day == w.day.Date() {
 		w.day = newDay(cfg.Rules.Budgets, now, out.state.Before)
@@ -91,8 +93,13 @@ func Run(ctx context.Context, cfg Config, once bool) error {
 	return errors.Join(do(ctx), w.Close())
 }
 
-// Close releases the state file.
-func (w *watcher) Close() error { return w.out.close() }
+// Close saves what was seen, and releases the state file.
+func (w *watcher) Close() error {
+	w.out.mu.Lock()
+	w.out.unsaved = w.out.unsaved || len(w.out.state.Seen) > 0
+	w.out.mu.Unlock()
+	return w.out.close()
+}
 
 // Run watches until ctx ends; then it returns nil. It waits while linesman is
 // unreachable, and while the state file cannot be written. The error reports that linesman
@@ -130,13 +137,20 @@ func (w *watcher) Once(ctx context.Context) error {
 	return w.attempts(ctx)
 }
 
-// attempts makes one attempt to deliver each notice.
+// attempts makes one attempt to deliver each notice. Those of a run wait for an earlier one that is tried again, as in
+// [outbox.take].
 func (w *watcher) attempts(ctx context.Context) error {
 	var errs []error
+	waits := map[string]bool{} // by run
 	for _, n := range w.out.pending() {
-		if err := w.attempt(ctx, n); err != nil {
+		if waits[n.Run] && !n.Cancel {
+			continue
+		}
+		again, err := w.attempt(ctx, n)
+		if err != nil {
 			errs = append(errs, err)
 		}
+		waits[n.Run] = waits[n.Run] || n.Run != "" && again
 	}
 	return errors.Join(errs...)
 }
@@ -234,13 +248,14 @@ func (w *watcher) look(ctx context.Context) error {
 	now, known := time.Now(), map[string]bool{}
 	for _, run := range open {
 		known[run.ID] = true
-		all = append(all, w.cfg.Rules.Run(run, w.activity.Observe(run, now), now)...)
+		all = append(all, w.measured(w.cfg.Rules.Run(run, w.activity.Observe(run, now), now), now)...)
 	}
 	for run := range w.activity {
 		if !known[run] {
 			delete(w.activity, run)
 		}
 	}
+	w.saw(now)
 	w.mu.Lock()
 	today := w.day.Look(open, time.Now()) // an end may have begun the day after now
 	date, before := w.day.Date(), w.day.Before()
@@ -251,8 +266,9 @@ func (w *watcher) look(ctx context.Context) error {
 	if err := w.out.holding(ctx, all, known, date, before); err != nil {
 		return err
 	}
+	err := w.lookAtLate(ctx, open)
 	w.out.flush()
-	return nil
+	return err
 }
 
 // follow reads ends as they come.
@@ -314,25 +330,21 @@ func (w *watcher) resume(ctx context.Context) (client.Filter, error) {
 	return f, nil
 }
 
-// ended handles the completion of a run: it waits for the record, which follows it.
+// ended handles the completion of a run: it waits for the record, which follows it, but not for long.
 func (w *watcher) ended(ctx context.Context, e client.Event) error {
 	late := time.Now().Add(rowLag)
 	for {
-		run, err := w.cfg.Runs.Status(ctx, e.Run)
+		run, all, known, err := w.end(ctx, e.Run)
 		now := time.Now()
 		switch {
-		case api.Is(err, api.NotFound): // it was removed
-			return w.out.ended(ctx, e.Run, nil, e.Seq, now)
 		case err != nil:
 			return err
-		case run.State.Final():
-			w.endedToday(run, now)
-			return w.out.ended(ctx, run.ID, w.cfg.Rules.Run(run, now, now), e.Seq, now)
-		case run.State == runs.StateInputRequired, run.ContinuedBy != "": // another run ends it
-			return w.out.ended(ctx, "", nil, e.Seq, now)
+		case known:
+			return w.out.ended(ctx, run, all, e.Seq, now)
 		case now.After(late):
-			w.log.Warn("a run has a completion, and has not ended: its end is not reported", zap.String("run", e.Run))
-			return w.out.ended(ctx, "", nil, e.Seq, now)
+			w.log.Warn("a run has a completion, and has not ended: its end is reported later", zap.String("run", e.Run))
+			w.out.isLate(e.Run, e.Seq, now)
+			return nil
 		}
 		if err := sleep(ctx, minPoll); err != nil {
 			return err
@@ -348,7 +360,7 @@ func (w *watcher) deliver(ctx context.Context) error {
 		most = 1 // in their order
 	}
 	err := delivery.Run(ctx, most, w.out.next, func(ctx context.Context, n notice) error {
-		if err := w.attempt(ctx, n); err != nil && isPrinter(w.cfg.Sink) {
+		if _, err := w.attempt(ctx, n); err != nil && isPrinter(w.cfg.Sink) {
 			return err
 		}
 		return nil
@@ -361,16 +373,16 @@ func isPrinter(s sink) bool {
 	return is
 }
 
-// attempt makes one attempt to deliver a notice, after the run is cancelled if the rules
-// want that. The error says why it was not delivered.
-func (w *watcher) attempt(ctx context.Context, n notice) error {
+// attempt makes one attempt to deliver a notice, after the run is cancelled if the rules want that. The error says why
+// it was not delivered; again tells that it is tried again.
+func (w *watcher) attempt(ctx context.Context, n notice) (again bool, err error) {
 	log := w.log.With(zap.String("run", n.Run), zap.String("kind", string(n.Kind)))
 	if n.Question != "" && !w.asked(ctx, &n) {
 		log.Debug("a question was answered before its notice was delivered")
 		w.out.done(n.ID)
-		return nil
+		return false, nil
 	}
-	err := w.cancel(ctx, &n)
+	err = w.cancel(ctx, &n)
 	cancelled := err == nil // or nothing was to be cancelled; else it is tried again, however old the notice is
 	if cancelled {
 		err = w.cfg.Sink.Deliver(ctx, n)
@@ -378,7 +390,7 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 	if err == nil {
 		log.Debug("a notice was delivered")
 		w.out.done(n.ID)
-		return nil
+		return false, nil
 	}
 	refused, _ := errors.AsType[*delivery.Refusal](err)
 	refused = cmp.Or(refused, &delivery.Refusal{})
@@ -386,13 +398,13 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 	if cancelled && (refused.Final || age > w.cfg.GiveUp) {
 		log.Warn("a notice is given up", zap.String("why", err.Error()))
 		w.out.done(n.ID)
-		return err
+		return false, err
 	}
 	log.Warn("a notice was not accepted, trying again", zap.String("why", err.Error()))
 	w.out.again(n.ID, func(times int) time.Duration {
 		return delivery.Rule{Pace: time.Second, Pause: maxPause, GiveUp: w.cfg.GiveUp}.Again(refused, age, times)
 	})
-	return err
+	return true, err
 }
 
 // asked completes the text of a notice about a question, and reports whether the question is open, as far as is known.

@@ -40,8 +40,22 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 		log.Error("invalid notification in the outbox")
 		return 0
 	}
+	left := p.cfg.GiveUp - time.Since(n.At) // 0 or less: this attempt is the last one
+	again := func(refused *delivery.Refusal) time.Duration {
+		rule := delivery.Rule{Pace: p.hosts.pace, Pause: maxPause, GiveUp: p.cfg.GiveUp}
+		return rule.Again(refused, time.Since(n.At), n.Times)
+	}
 	list, _, err := read(ctx, p.cfg.Registrations, n.Run)
-	if err != nil {
+	switch {
+	case errors.Is(err, errForm) && left <= 0:
+		p.cfg.Attempted(givenUp, -1)
+		return giveUp(log, "it is too old: "+errForm.Error())
+	case errors.Is(err, errForm): // another process may know it
+		if n.Times == 1 {
+			log.Warn("the registrations of a run cannot be read", zap.Error(err))
+		}
+		return again(&delivery.Refusal{})
+	case err != nil:
 		log.Warn("the registrations of a run cannot be read", zap.Error(err))
 		return delivery.Spread(3 * p.hosts.pace)
 	}
@@ -53,11 +67,6 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 	r := list[i].Registration
 	host := hostOf(r.URL)
 	log = log.With(zap.String("host", host), zap.Int("times", n.Times))
-	left := p.cfg.GiveUp - time.Since(n.At)
-	if left <= 0 {
-		p.cfg.Attempted(givenUp, -1)
-		return giveUp(log, "it is too old")
-	}
 	if n.Times > 1 && time.Since(n.At) > p.patience && p.crowded(ctx) {
 		p.cfg.Attempted(givenUp, -1)
 		return giveUp(log, "the outbox has no space to keep it for longer")
@@ -67,12 +76,23 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 		return giveUp(log, "the current settings do not allow its URL")
 	}
 	if r.signed() && p.cfg.Key == nil { // another process may have it
+		if left <= 0 {
+			p.cfg.Attempted(givenUp, -1)
+			return giveUp(log, "it is too old, and there is no key to sign it with")
+		}
 		log.Warn("a notification waits for a key to sign it with: see the setting adcp.webhook_key")
 		return min(delivery.Spread(max(maxPause, p.hosts.pace)), left+time.Second)
 	}
+	if left <= 0 && p.hosts.away(host, n.Times > 1, time.Now()) {
+		p.cfg.Attempted(givenUp, -1) // the attempt with another notification counts for this one
+		return giveUp(log, "it is too old, and its receiver is not reached")
+	}
 	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
 	if !ok {
-		return min(wait, left+time.Second)
+		if left > 0 {
+			wait = min(wait, left+time.Second)
+		}
+		return wait
 	}
 	began := time.Now()
 	status, refused := p.sender.send(ctx, r, of.Type, n.Body)
@@ -80,8 +100,13 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 	unsent := status == 0 && refused.Final
 	p.hosts.took(host, refused == nil || refused.Final, time.Now())
 	p.hosts.leave(host, took, status != 0 || unsent || ctx.Err() != nil, time.Now())
+	tooOld := refused != nil && !refused.Final && left <= 0
 	if ctx.Err() == nil || status != 0 {
-		p.cfg.Attempted(outcomeOf(refused), took)
+		outcome := outcomeOf(refused)
+		if tooOld {
+			outcome = givenUp
+		}
+		p.cfg.Attempted(outcome, took)
 	}
 	switch {
 	case unsent:
@@ -92,14 +117,15 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 		return 0
 	case ctx.Err() != nil: // this process is shutting down
 		return time.Second
+	case tooOld:
+		return giveUp(log, "it is too old: "+refused.Why)
 	case !refused.Final:
 		logTry := log.Debug
 		if n.Times == 1 {
 			logTry = log.Info
 		}
 		logTry("a notification was not accepted", zap.Int("status", status), zap.String("why", refused.Why))
-		rule := delivery.Rule{Pace: p.hosts.pace, Pause: maxPause, GiveUp: p.cfg.GiveUp}
-		return rule.Again(refused, time.Since(n.At), n.Times)
+		return again(refused)
 	}
 	return giveUp(log, refused.Why)
 }

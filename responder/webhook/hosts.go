@@ -71,6 +71,21 @@ func (h *hosts) enter(name string, again bool, now time.Time) (wait time.Duratio
 	return delivery.Spread(max(at.until.Sub(now), 0) + max(turn, 100*time.Millisecond)), false
 }
 
+// away reports whether a host was not reached the last time, and is not to be tried yet. Then the delivery is over, and
+// has no turn any more. Again is as for enter.
+func (h *hosts) away(name string, again bool, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.of[name]
+	if at == nil || at.fails == 0 || at.busy > 0 || !now.Before(at.until) {
+		return false
+	}
+	if again && at.turned > 0 {
+		at.turned--
+	}
+	return true
+}
+
 // leave ends a delivery, with its duration and whether the host was reachable.
 func (h *hosts) leave(name string, took time.Duration, reached bool, now time.Time) {
 	h.mu.Lock()

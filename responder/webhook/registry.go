@@ -84,6 +84,7 @@ const (
 var (
 	ErrUnknown = errors.New("there is no such registration")
 	ErrTooMany = errors.New("the run has as many registrations as it can have")
+	errForm    = errors.New("its registrations are not of the known form")
 	ErrNoKey   = errors.New("without an authentication notifications are signed by RFC 9421, and there is no key for it")
 )
 
@@ -274,7 +275,7 @@ type value struct {
 	Registrations []entry `json:"registrations"`
 }
 
-// read reads the registrations of a run.
+// read reads the registrations of a run. The error is errForm for a value that cannot be decoded.
 func read(ctx context.Context, store registrations, run string) ([]entry, uint64, error) {
 	if runs.CheckID(run) != nil {
 		return nil, 0, nil // an invalid id has no registrations
@@ -285,7 +286,7 @@ func read(ctx context.Context, store registrations, run string) ([]entry, uint64
 	}
 	var v value
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return nil, revision, fmt.Errorf("run %s: its registrations are not of the known form", run)
+		return nil, revision, fmt.Errorf("run %s: %w", run, errForm)
 	}
 	for i := range v.Registrations {
 		e := &v.Registrations[i]
