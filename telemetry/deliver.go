@@ -20,7 +20,7 @@ const (
 	maxRequest = 1 << 20 // bytes of spans; one span may be larger
 	retryLeast = 500 * time.Millisecond
 	retryMost  = 30 * time.Second
-	recordWait = 10 * time.Second // after an event, for a record that includes it
+	recordWait = 10 * time.Second // after an event was stored, for a record that includes it
 	recordPoll = 100 * time.Millisecond
 	faultsMost = time.Hour // of answers that the receiver failed on a request, until it counts as refused
 )
@@ -52,8 +52,8 @@ func (e *Exporter) deliver(ctx context.Context, b batch) error {
 		return nil
 	}
 	all := map[string]facts{}
-	for run, raw := range b.raw {
-		f, err := e.factsOf(ctx, run, raw)
+	for run, last := range b.last {
+		f, err := e.factsOf(ctx, run, last)
 		if err != nil {
 			return err
 		}
@@ -83,21 +83,21 @@ func (e *Exporter) deliver(ctx context.Context, b batch) error {
 	return err
 }
 
-// factsOf returns the facts of a run, by a record that includes an entry of RAW, if there
-// will be one soon. Of old events it is either stored, or was removed.
-func (e *Exporter) factsOf(ctx context.Context, run string, raw uint64) (facts, error) {
+// factsOf returns the facts of a run, by a record that includes an event, if there will be one
+// soon. Of an event that was stored long ago it is either stored, too, or was removed.
+func (e *Exporter) factsOf(ctx context.Context, run string, last end) (facts, error) {
 	s := e.known.get(run)
 	if s != nil && s.facts != nil {
 		return *s.facts, nil
 	}
-	wait := min(time.Until(time.UnixMilli(e.position.Time)), 0) + recordWait
+	wait := min(time.Until(time.UnixMilli(last.stored)), 0) + recordWait
 	late := time.Now().Add(wait)
 	for {
 		r, err := e.cfg.Runs.Record(ctx, run)
 		if err != nil {
 			return facts{}, err
 		}
-		includes := r != nil && (r.Seq >= raw || r.State.Final())
+		includes := r != nil && (r.Seq >= last.raw || r.State.Final())
 		if includes || time.Now().After(late) {
 			f := factsOf(run, r)
 			if s != nil && includes {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -94,7 +95,7 @@ func TestFactsWaitForTheRecord(t *testing.T) {
 		e.known.add("r", spans.New("r", "codex", agent.Agent{}))
 		for _, c := range []struct {
 			name   string
-			age    time.Duration // of the event
+			age    time.Duration // of the event in EVENTS
 			record *runs.Record
 			wait   time.Duration
 			model  string
@@ -107,11 +108,47 @@ func TestFactsWaitForTheRecord(t *testing.T) {
 			{"a record that includes it", 0, &runs.Record{Seq: 5, Attributes: runs.Attributes{Model: "m"}}, 0, "m"},
 			{"the same later", 0, &runs.Record{Seq: 6, Attributes: runs.Attributes{Model: "other"}}, 0, "m"},
 		} {
-			s.records["r"], e.position.Time = c.record, time.Now().Add(-c.age).UnixMilli()
+			s.records["r"] = c.record
 			began := time.Now()
-			f, err := e.factsOf(t.Context(), "r", 5)
+			f, err := e.factsOf(t.Context(), "r", end{raw: 5, stored: began.Add(-c.age).UnixMilli()})
 			if took := time.Since(began); err != nil || f.model != c.model || took < c.wait || took > c.wait+2*recordPoll {
 				t.Errorf("%s: %q after %v, %v", c.name, f.model, took, err)
+			}
+		}
+	})
+}
+
+// late has records from a time on.
+type late struct {
+	*stage
+	from time.Time
+}
+
+func (l late) Record(ctx context.Context, run string) (*runs.Record, error) {
+	if time.Now().Before(l.from) {
+		return nil, nil
+	}
+	return l.stage.Record(ctx, run)
+}
+
+// What an agent printed yesterday, and a worker has read now, gets the record that comes soon.
+func TestOldLinesThatAreReadNowWaitForTheRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		s.begin("r")
+		s.finish("r")
+		for i := range s.events {
+			s.events[i].Time, s.events[i].Stored = time.Now().Add(-24*time.Hour).UnixMilli(), time.Now().UnixMilli()
+		}
+		s.records["r"] = &runs.Record{Seq: 5, Attributes: runs.Attributes{Model: "gpt-5"}}
+		e := s.exporter(nil)
+		e.cfg.Runs = late{s, time.Now().Add(2 * time.Second)}
+		s.export(e, time.Minute)
+		s.want(3)
+		for _, span := range s.spans {
+			if strings.HasPrefix(span.Name, "invoke_agent") && !strings.Contains(span.String(), "gpt-5") {
+				t.Errorf("%v has no model", span)
 			}
 		}
 	})

@@ -201,9 +201,15 @@ func now() uint64 { return uint64(time.Now().UnixNano()) }
 // batch is what was read at once.
 type batch struct {
 	spans []spans.Span
-	raw   map[string]uint64 // of the last event of each run with spans
-	ended []string          // runs
-	more  bool              // EVENTS have more
+	last  map[string]end // event of each run with spans
+	ended []string       // runs
+	more  bool           // EVENTS have more
+}
+
+// end is where an event came from, and when EVENTS stored it.
+type end struct {
+	raw    uint64
+	stored int64
 }
 
 var errFull = errors.New("enough events")
@@ -213,7 +219,7 @@ func (e *Exporter) collect(ctx context.Context) (b batch, err error) {
 	if err := e.locate(ctx); err != nil {
 		return b, err
 	}
-	b.raw = map[string]uint64{}
+	b.last = map[string]end{}
 	read := 0
 	err = e.cfg.Events.EachEvent(ctx, runs.Selection{After: e.position.Seq}, func(v runs.Event) error {
 		if len(b.spans) >= e.most || read >= maxEvents {
@@ -233,7 +239,7 @@ func (e *Exporter) collect(ctx context.Context) (b batch, err error) {
 		if len(ended) == 0 {
 			return nil
 		}
-		b.spans, b.raw[v.Run] = append(b.spans, ended...), v.Raw
+		b.spans, b.last[v.Run] = append(b.spans, ended...), end{v.Raw, v.Stored}
 		if ended[len(ended)-1].Kind == spans.Whole {
 			b.ended = append(b.ended, v.Run)
 		}
