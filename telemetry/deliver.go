@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/zap"
@@ -48,9 +47,19 @@ func (e *Exporter) deliver(ctx context.Context, b batch) error {
 			e.known.drop(run)
 		}
 	}()
-	if len(b.spans) == 0 {
+	if len(b.spans) > 0 {
+		if err := e.deliverSpans(ctx, b); err != nil {
+			return err
+		}
+	}
+	if e.metrics == nil || len(b.spans) == 0 && !e.owes {
 		return nil
 	}
+	return e.sendMetrics(ctx)
+}
+
+// deliverSpans sends the spans of a batch, and counts them for metrics.
+func (e *Exporter) deliverSpans(ctx context.Context, b batch) error {
 	all := map[string]facts{}
 	for run, last := range b.last {
 		f, err := e.factsOf(ctx, run, last)
@@ -67,20 +76,42 @@ func (e *Exporter) deliver(ctx context.Context, b batch) error {
 	if err := e.sendSpans(ctx, b.spans, all); err != nil {
 		return err
 	}
-	if e.metrics == nil {
+	if e.metrics != nil {
+		for _, s := range b.spans {
+			e.meter.record(s, all[s.Run])
+		}
+	}
+	return nil
+}
+
+// sendMetrics sends what the meter has. Beside traces, which are not to wait, it makes one attempt,
+// if one is due: what the receiver does not take stays in the meter, is tried again later, also
+// without new spans, and is lost only if the process ends before.
+func (e *Exporter) sendMetrics(ctx context.Context) error {
+	once := e.traces != nil
+	if once && time.Now().Before(e.metrics.due) {
+		e.owes = true
 		return nil
 	}
-	for _, s := range b.spans {
-		e.meter.record(s, all[s.Run])
-	}
-	m := e.meter.take(now(), e.scope)
+	at := now()
+	m := e.meter.read(at, e.scope)
 	if m == nil {
+		e.owes = false
 		return nil
 	}
 	_, err := e.sendAll(ctx, e.metrics, &metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{{
 		Resource: e.resource, SchemaUrl: schemaURL, ScopeMetrics: []*metricspb.ScopeMetrics{m},
-	}}})
-	return err
+	}}}, once)
+	switch {
+	case errors.Is(err, errLater):
+		e.owes = true
+		return nil
+	case err != nil:
+		return err
+	}
+	e.meter.taken(at)
+	e.owes = false
+	return nil
 }
 
 // factsOf returns the facts of a run, by a record that includes an event, if there will be one
@@ -132,7 +163,7 @@ func (e *Exporter) sendSpans(ctx context.Context, ended []spans.Span, all map[st
 		rejected, err := e.sendAll(ctx, e.traces, &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
 			Resource: e.resource, SchemaUrl: schemaURL,
 			ScopeSpans: []*tracepb.ScopeSpans{{Scope: e.scope, SchemaUrl: e.names.schema, Spans: part}},
-		}}})
+		}}}, false)
 		if rejected < 0 {
 			rejected = int64(len(part))
 		}
@@ -161,13 +192,13 @@ func (e *Exporter) sendSpans(ctx context.Context, ended []spans.Span, all map[st
 	return flush()
 }
 
-// sendAll sends a request until it is acknowledged or refused for good, or ctx ends. It
-// returns how much of it was rejected, -1 for all. Traces do not wait for a receiver that takes no
-// metrics: it may answer 404.
-func (e *Exporter) sendAll(ctx context.Context, to *target, m proto.Message) (rejected int64, err error) {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = retryLeast, retryMost
-	failing := false
+// errLater reports that an attempt failed, and another one may not.
+var errLater = errors.New("the receiver is tried again later")
+
+// sendAll sends a request until it is acknowledged or refused for good, or ctx ends; once, it makes one attempt, and
+// the error may be errLater. It returns how much of it was rejected, -1 for all. Traces do not wait for a receiver
+// that takes no metrics: it may answer 404.
+func (e *Exporter) sendAll(ctx context.Context, to *target, m proto.Message, once bool) (rejected int64, err error) {
 	var fault time.Time // when the present row of faults began
 	for {
 		rejected, err = to.send(ctx, m)
@@ -182,28 +213,32 @@ func (e *Exporter) sendAll(ctx context.Context, to *target, m proto.Message) (re
 		case ctx.Err() != nil:
 			return 0, ctx.Err()
 		case err == nil:
-			if failing {
+			if to.failing {
 				e.log.Info("the receiver answers again")
 			}
 			if rejected > 0 {
 				e.log.Warn("the receiver rejects a part", zap.Int64("rejected", rejected))
 			}
-			to.refused = false
+			to.done(false)
 			return rejected, nil
 		case refused && (answer.final() || to == e.metrics && e.traces != nil && !answer.again() ||
 			!fault.IsZero() && time.Since(fault) >= faultsMost):
 			if !to.refused {
 				e.log.Warn("the receiver refuses a request, which is dropped", zap.Error(err))
 			}
-			to.refused = true
+			to.done(true)
 			return -1, nil
-		case !failing:
-			failing = true
+		case !to.failing:
+			to.failing = true
 			e.log.Warn("waiting for the receiver", zap.Error(err))
 		}
-		wait := pause.NextBackOff()
+		wait := to.pause.NextBackOff()
 		if refused {
 			wait = max(wait, min(answer.after, retryMost))
+		}
+		if once {
+			to.due = time.Now().Add(wait)
+			return 0, errLater
 		}
 		select {
 		case <-ctx.Done():
@@ -211,4 +246,10 @@ func (e *Exporter) sendAll(ctx context.Context, to *target, m proto.Message) (re
 		case <-time.After(wait):
 		}
 	}
+}
+
+// done notes that the receiver has answered a request, or refused it.
+func (t *target) done(refused bool) {
+	t.refused, t.failing = refused, false
+	t.pause.Reset()
 }

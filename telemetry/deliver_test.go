@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -176,6 +177,60 @@ func TestReceiverWithoutMetricsGetsAllTraces(t *testing.T) {
 			t.Errorf("%d requests, %v", asked, s.log.All())
 		}
 	})
+}
+
+// Nor do they wait for one that is not reached, or is not ready. It gets all points once it is, from the same process.
+func TestTracesDoNotWaitForMetrics(t *testing.T) {
+	for _, temporality := range []string{"delta", "cumulative"} {
+		for _, status := range []int{0, http.StatusServiceUnavailable} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				s.value = []byte(`{"stream":"a","seq":0}`)
+				e := s.exporter(map[string]string{"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": temporality})
+				asked, back := 0, time.Now().Add(time.Hour)
+				e.metrics.client.Transport = transport(func(q *http.Request) (*http.Response, error) {
+					switch asked++; {
+					case time.Now().After(back):
+						return s.RoundTrip(q)
+					case status == 0:
+						return nil, errors.New("connection refused")
+					}
+					return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+				})
+				for i := range 4 {
+					s.begin(fmt.Sprint(i))
+					s.finish(fmt.Sprint(i))
+				}
+				e.most = 3 // a batch for each run
+				s.export(e, time.Minute)
+				s.want(12)
+				s.begin("last")
+				s.finish("last")
+				s.export(e, time.Hour) // of another term
+				s.want(15)
+				if asked < 100 || asked > 400 {
+					t.Errorf("%d requests in an hour", asked)
+				}
+				points := map[string]uint64{}
+				for _, m := range s.metrics {
+					for _, one := range m.ResourceMetrics[0].ScopeMetrics[0].Metrics {
+						for _, p := range one.GetHistogram().GetDataPoints() {
+							points[one.Name] += p.Count
+						}
+					}
+				}
+				if points["gen_ai.client.operation.duration"] != 10 || points["gen_ai.client.token.usage"] != 10 ||
+					len(s.metrics) != 1 {
+					t.Errorf("%s after %d: %d requests with %v", temporality, status, len(s.metrics), points)
+				}
+				for message, n := range map[string]int{"waiting for the receiver": 1, "the receiver answers again": 1} {
+					if s.log.FilterMessage(message).Len() != n {
+						t.Errorf("%q: %v", message, s.log.All())
+					}
+				}
+			})
+		}
+	}
 }
 
 // What a receiver refuses for good is counted, and what follows is sent.

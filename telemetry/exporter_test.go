@@ -553,7 +553,7 @@ func TestPointsOfAMetricAreBounded(t *testing.T) {
 		a.text(attrToolName, fmt.Sprint(i))
 		m.observe(m.names.toolDuration, a, 0.01)
 	}
-	points := m.take(2, scope("v")).Metrics[0].GetHistogram().DataPoints
+	points := m.read(2, scope("v")).Metrics[0].GetHistogram().DataPoints
 	more := uint64(0)
 	for _, p := range points {
 		if p.Attributes[0].Key == overflow {
@@ -571,7 +571,7 @@ func TestPointsOfAMetricAreBounded(t *testing.T) {
 		a.text(attrModel, fmt.Sprint(i))
 		m.add(m.names.tokens[0].metric, a, 2)
 	}
-	counts, total := m.take(3, scope("v")).Metrics[1].GetSum().DataPoints, int64(0)
+	counts, total := m.read(3, scope("v")).Metrics[1].GetSum().DataPoints, int64(0)
 	for _, p := range counts {
 		total += p.GetAsInt()
 	}

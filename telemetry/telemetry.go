@@ -97,10 +97,12 @@ type Exporter struct {
 
 	// of the time of a lease
 	known    *known
-	meter    *meter
+	meter    *meter // of several leases while it has points that are owed
 	position position
 	revision uint64
 	saved    time.Time
+
+	owes bool // the meter has points of batches that are done, which the receiver of metrics did not get yet
 }
 
 // position is how far EVENTS were exported.
@@ -165,7 +167,9 @@ func (e *Exporter) Run(ctx context.Context) error {
 // lead exports while the lease is held.
 func (e *Exporter) lead(ctx context.Context) error {
 	e.known = newKnown(e.memory)
-	e.meter = newMeter(e.names, e.cfg.Env("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"), now())
+	if !e.owes {
+		e.meter = newMeter(e.names, e.cfg.Env("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"), now())
+	}
 	value, revision, err := e.cfg.Store.Position(ctx)
 	if err != nil {
 		return err
