@@ -268,6 +268,56 @@ func TestRunsThatDoNotFitAreReadAgain(t *testing.T) {
 	})
 }
 
+// A run can have events before its first line: a live one has those of its process. Another exporter reads them again,
+// and none of runs that begin with that line.
+func TestRunThatBeganBeforeItsFirstLineIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name   string
+			former bool // the position is one of a former version
+			live   int  // runs that begin before the restart
+			reads  int
+		}{
+			{"one", false, 1, 2},
+			{"one, and a former version", true, 1, 2 + 10},
+			{"too many to remember", false, maxBegun + 1, 2*(maxBegun+1) + 10},
+		} {
+			s := newStage(t)
+			s.value = []byte(`{"stream":"a","seq":0}`)
+			for i := range c.live {
+				s.say(fmt.Sprint("live", i), "status", `{"message":"agent started"}`)
+				s.events[len(s.events)-1].Line = 0
+			}
+			s.export(s.exporter(nil), 10*time.Second)
+			if c.former {
+				s.value = []byte(fmt.Sprintf(`{"stream":"a","seq":%d}`, c.live))
+			}
+			for i := range c.live {
+				s.begin(fmt.Sprint("live", i))
+				s.finish(fmt.Sprint("live", i))
+			}
+			for i := range 10 {
+				s.begin(fmt.Sprint("r", i))
+				s.finish(fmt.Sprint("r", i))
+			}
+			s.export(s.exporter(nil), time.Minute)
+			s.want(3 * (c.live + 10))
+			if s.reads != c.reads {
+				t.Errorf("%s: %d runs were read again, want %d", c.name, s.reads, c.reads)
+			}
+			first := uint64(0)
+			for _, span := range s.spans {
+				if first == 0 || span.StartTimeUnixNano < first {
+					first = span.StartTimeUnixNano
+				}
+			}
+			if want := uint64(s.events[0].Time) * 1e6; first != want {
+				t.Errorf("%s: the first span begins at %d, want %d", c.name, first, want)
+			}
+		}
+	})
+}
+
 // detailed has the details of runs: their calls have long arguments.
 type detailed struct{ *stage }
 

@@ -101,6 +101,7 @@ type Exporter struct {
 	position position
 	revision uint64
 	saved    time.Time
+	begun    begun
 
 	owes bool // the meter has points of batches that are done, which the receiver of metrics did not get yet
 }
@@ -117,6 +118,8 @@ type position struct {
 	// Again means that the stream was recreated, or lost its end: its events up to that one
 	// are exported already.
 	Again bool `json:"again,omitempty"`
+
+	Begun []string `json:"begun,omitzero"` // see there; nil: not known
 }
 
 // covers reports whether an event of a recreated stream is exported.
@@ -177,6 +180,7 @@ func (e *Exporter) lead(ctx context.Context) error {
 	if e.position, e.revision = (position{}), revision; len(value) > 0 && json.Unmarshal(value, &e.position) != nil {
 		return errors.New("the stored position is not of a known form")
 	}
+	e.begun = begunOf(e.position)
 	e.log.Info("exporting traces", zap.Uint64("after", e.position.Seq))
 	for {
 		b, err := e.collect(ctx)
@@ -240,6 +244,7 @@ func (e *Exporter) collect(ctx context.Context) (b batch, err error) {
 		}
 		e.position = position{Stream: e.position.Stream, Seq: v.Seq, Raw: v.Raw, Line: v.Line, Part: v.Part, Time: v.Time}
 		ended := e.known.apply(s, v)
+		e.begun.note(v.Run, !s.lined && v.Token != api.Completion)
 		if len(ended) == 0 {
 			return nil
 		}
@@ -267,6 +272,7 @@ func (e *Exporter) locate(ctx context.Context) error {
 		return err
 	case p.Stream == "":
 		*p = position{Stream: id, Seq: last}
+		e.begun.any = last > 0
 		return e.save(ctx, true)
 	case p.Stream != id:
 		e.log.Warn("EVENTS were recreated: reading from their beginning what is new")
@@ -292,17 +298,21 @@ func (e *Exporter) agent(kind string) agent.Agent {
 	return e.cfg.Agent(kind)
 }
 
-// stateOf returns the state of the run of an event. If it is not known and the event is not
+// stateOf returns the state of the run of an event. If it is not known and the event may not be
 // its first one, it reads the earlier ones.
 func (e *Exporter) stateOf(ctx context.Context, v runs.Event) (*state, error) {
 	if s := e.known.get(v.Run); s != nil {
 		return s, nil
 	}
 	s := e.known.add(v.Run, spans.New(v.Run, v.Agent, e.agent(v.Agent)))
+	of := runs.Selection{Agent: v.Agent, Run: v.Run}
 	if v.Line == 1 && v.Part == 1 {
-		return s, nil
+		if !e.begun.has(v.Run) {
+			return s, nil
+		}
+		of.Want = 10 // there are few before the first line
 	}
-	err := e.cfg.Events.EachEvent(ctx, runs.Selection{Agent: v.Agent, Run: v.Run}, func(old runs.Event) error {
+	err := e.cfg.Events.EachEvent(ctx, of, func(old runs.Event) error {
 		if old.Seq >= v.Seq {
 			return errFull
 		}
@@ -320,6 +330,7 @@ func (e *Exporter) save(ctx context.Context, atOnce bool) error {
 	if !atOnce && time.Since(e.saved) < saveEvery {
 		return nil
 	}
+	e.position.Begun = e.begun.stored()
 	value, err := json.Marshal(e.position)
 	if err != nil {
 		return err
