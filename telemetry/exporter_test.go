@@ -366,6 +366,13 @@ func TestExpiredEventsAreCounted(t *testing.T) {
 		s.finish("r")
 		s.events, s.first = s.events[3:], 4
 		e := s.exporter(nil)
+		s.answer = func(int) (int, []byte) { return 0, nil }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the lease is lost while the receiver is away
+		defer cancel()
+		if err := e.lead(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		s.answer = nil
 		s.export(e, 5*time.Second)
 		s.want(2) // without the call
 		if c := e.Counts(); c != (totals{Exported: 2, Expired: 2}) {

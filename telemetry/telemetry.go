@@ -282,10 +282,13 @@ func (e *Exporter) locate(ctx context.Context) error {
 		p.Seq, p.Again = last, true
 	case p.Seq+1 < first:
 		n := first - 1 - p.Seq
-		e.counts.expired.Add(n)
-		e.log.Warn("events expired before they were exported", zap.Uint64("events", n))
 		p.Seq = first - 1
 		e.known = newKnown(e.memory)
+		if err := e.save(ctx, true); err != nil { // else they are counted again
+			return err
+		}
+		e.counts.expired.Add(n)
+		e.log.Warn("events expired before they were exported", zap.Uint64("events", n))
 	}
 	return nil
 }
