@@ -20,8 +20,9 @@ import (
 // commands.
 func talk(lines ...string) []runs.Entry {
 	log := []runs.Entry{
-		{Kind: runs.Started, Body: runs.Encode(runs.Start{Source: runs.SourceQueue, Prompt: "first task", PromptBytes: 10,
-			Live: &runs.Terms{}, Keep: true})},
+		{Kind: runs.Started, Body: runs.Encode(runs.Start{
+			Source: runs.SourceQueue, Prompt: "first task", PromptBytes: 10, Live: &runs.Terms{}, Keep: true,
+		})},
 		{Kind: runs.Proc, Body: runs.Encode(runs.Process{N: 1, Do: runs.ProcessStart, How: "new"})},
 	}
 	offsets := map[runs.Kind]int64{}
@@ -47,8 +48,10 @@ func (s *stage) play(run string, log []runs.Entry) (details []api.DetailItem) {
 		seq := uint64(i + 1)
 		e.Time = int64(900_000_000_000 + 1000*i)
 		events.Apply(seq, e, func(m normalizer.Message) {
-			s.events = append(s.events, runs.Event{Seq: s.first + uint64(len(s.events)), Agent: "codex", Run: run, Raw: m.Raw,
-				Line: m.Line, Part: m.Part, Token: m.Token, Time: m.Time, Body: bytes.Clone(m.Body)})
+			s.events = append(s.events, runs.Event{
+				Seq: s.first + uint64(len(s.events)), Agent: "codex", Run: run, Raw: m.Raw, Line: m.Line, Part: m.Part,
+				Token: m.Token, Time: m.Time, Body: bytes.Clone(m.Body),
+			})
 		})
 		n := 0
 		detailed.Apply(seq, e, func(m normalizer.Message) {
@@ -80,8 +83,8 @@ func TestTurnsOfALiveRunHaveTheirContent(t *testing.T) {
 			`[{"type":"text","text":%q}]}}`
 		says = `"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%q}`
 		call = `"toolCallId":%q,"kind":"execute","title":"Run it","rawInput":{"command":%q}`
-		asks = `< {"jsonrpc":"2.0","id":%d,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{%s},` +
-			`"options":[{"optionId":"y","kind":"allow_once"}]}}`
+		asks = `< {"jsonrpc":"2.0","id":%d,"method":"session/request_permission","params":{"sessionId":"s",` +
+			`"toolCall":{%s},"options":[{"optionId":"y","kind":"allow_once"}]}}`
 		chosen = `> {"jsonrpc":"2.0","id":%d,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}`
 	)
 	worked := func(n int) []string {
@@ -94,7 +97,8 @@ func TestTurnsOfALiveRunHaveTheirContent(t *testing.T) {
 			fmt.Sprintf(update, `"sessionUpdate":"tool_call_update","status":"completed","rawOutput":`+
 				fmt.Sprintf(`"output %d",`, n)+of),
 			fmt.Sprintf(update, fmt.Sprintf(says, fmt.Sprint("text ", n))),
-			fmt.Sprintf(update, `"sessionUpdate":"tool_call","status":"in_progress",`+strings.Replace(of, `"c`, `"open`, 1)),
+			fmt.Sprintf(update, `"sessionUpdate":"tool_call","status":"in_progress",`+
+				strings.Replace(of, `"c`, `"open`, 1)),
 		}
 	}
 	log := talk(slices.Concat([]string{
@@ -143,7 +147,8 @@ func TestTurnsOfALiveRunHaveTheirContent(t *testing.T) {
 			var got []string
 			for _, span := range s.spans {
 				for _, kv := range span.Attributes {
-					if kv.Key == attrToolArguments || kv.Key == attrToolResult || strings.HasSuffix(kv.Key, "put.messages") {
+					if kv.Key == attrToolArguments || kv.Key == attrToolResult ||
+						strings.HasSuffix(kv.Key, "put.messages") {
 						got = append(got, fmt.Sprint(span.Name, " ", kv.Key, " ", kv.Value.GetStringValue()))
 					}
 				}

@@ -105,9 +105,10 @@ func answered() []runs.Entry {
 	command := func(c runs.Command) runs.Entry {
 		return runs.Entry{Kind: runs.Ordered, Time: 4_000, Body: runs.Encode(c)}
 	}
-	const prompt = `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"prompt":[{"type":"text","text":"Go"}]}}`
+	const prompt = `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"prompt":[]}}`
+	start := runs.Start{Source: "queue", Live: &runs.Terms{}, Keep: true}
 	return []runs.Entry{
-		{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: "queue", Live: &runs.Terms{}, Keep: true})},
+		{Kind: runs.Started, Time: 1_000, Body: runs.Encode(start)},
 		{Kind: runs.Proc, Time: 2_000, Body: runs.Encode(runs.Process{N: 1, Do: runs.ProcessStart, How: "new"})},
 		line(runs.Sent, 0, prompt),
 		line(runs.Out, 0, `{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s",`+

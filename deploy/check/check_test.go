@@ -156,7 +156,8 @@ func TestReloadedSettingsAreThoseOfTheOperator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		copied, reloads := bytes.Contains(text, []byte("LINESMAN_CONFIG=%d/")), bytes.Contains(text, []byte("\nExecReload="))
+		copied := bytes.Contains(text, []byte("LINESMAN_CONFIG=%d/"))
+		reloads := bytes.Contains(text, []byte("\nExecReload="))
 		if copied == reloads {
 			t.Errorf("%s: settings in a copy: %t, can be reloaded: %t", path, copied, reloads)
 		}

@@ -71,8 +71,8 @@ func TestHostileRunsMakeFewSeries(t *testing.T) {
 	for i := range 10_000 {
 		a := tally.Agent(pick(kinds...))
 		for range 20 {
-			a.CallEnded(pick("command_execution", "file_change", "web_search", "tool_use", "execute", "edit", "read", "fetch"),
-				pick(tools...),
+			a.CallEnded(pick("command_execution", "file_change", "web_search", "tool_use", "execute", "edit", "read",
+				"fetch"), pick(tools...),
 				pick("completed", "failed", "unknown", "unfinished"), random.Int64N(1e6)-1)
 		}
 		a.TurnEnded(runs.Turn(1+random.IntN(3)), random.Int64N(1e6)-1)
@@ -143,7 +143,8 @@ func otherRoles(t *testing.T, r prometheus.Registerer) {
 					c.NATS(m[1], code, time.Second)
 					continue
 				}
-				h := c.HTTP(m[1], http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+				answer := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+				h := c.HTTP(m[1], http.HandlerFunc(answer))
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 			}
 			if page == "rest.md" {
