@@ -276,11 +276,11 @@ func TestRunThatBeganBeforeItsFirstLineIsReadAgain(t *testing.T) {
 			name   string
 			former bool // the position is one of a former version
 			live   int  // runs that begin before the restart
-			reads  int
+			lost   int  // the oldest of them, which begin at their first line
 		}{
-			{"one", false, 1, 2},
-			{"one, and a former version", true, 1, 2 + 10},
-			{"too many to remember", false, maxBegun + 1, 2*(maxBegun+1) + 10},
+			{"one", false, 1, 0},
+			{"one, and a former version", true, 1, 1},
+			{"too many to remember", false, maxBegun + 2, 2},
 		} {
 			s := newStage(t)
 			s.value = []byte(`{"stream":"a","seq":0}`)
@@ -288,10 +288,15 @@ func TestRunThatBeganBeforeItsFirstLineIsReadAgain(t *testing.T) {
 				s.say(fmt.Sprint("live", i), "status", `{"message":"agent started"}`)
 				s.events[len(s.events)-1].Line = 0
 			}
+			s.begin("other")
+			s.say("none", "completion", `{"status":{"success":true,"code":0}}`) // of no line
+			s.events[len(s.events)-1].Line = 0
 			s.export(s.exporter(nil), 10*time.Second)
 			if c.former {
-				s.value = []byte(fmt.Sprintf(`{"stream":"a","seq":%d}`, c.live))
+				s.value = []byte(fmt.Sprintf(`{"stream":"a","seq":%d}`, len(s.events)))
 			}
+			s.export(s.exporter(nil), 10*time.Second) // reads nothing
+			s.reads = 0
 			for i := range c.live {
 				s.begin(fmt.Sprint("live", i))
 				s.finish(fmt.Sprint("live", i))
@@ -300,19 +305,21 @@ func TestRunThatBeganBeforeItsFirstLineIsReadAgain(t *testing.T) {
 				s.begin(fmt.Sprint("r", i))
 				s.finish(fmt.Sprint("r", i))
 			}
-			s.export(s.exporter(nil), time.Minute)
-			s.want(3 * (c.live + 10))
-			if s.reads != c.reads {
-				t.Errorf("%s: %d runs were read again, want %d", c.name, s.reads, c.reads)
+			s.finish("other")
+			e := s.exporter(nil)
+			s.export(e, time.Minute)
+			s.want(1 + 3*(c.live+10+1))
+			if want := c.live - c.lost + 1; s.reads != want || len(e.position.Begun) != 0 {
+				t.Errorf("%s: %d runs were read again, want %d; left: %v", c.name, s.reads, want, e.position.Begun)
 			}
-			first := uint64(0)
+			starts := map[uint64]bool{}
 			for _, span := range s.spans {
-				if first == 0 || span.StartTimeUnixNano < first {
-					first = span.StartTimeUnixNano
-				}
+				starts[span.StartTimeUnixNano] = true
 			}
-			if want := uint64(s.events[0].Time) * 1e6; first != want {
-				t.Errorf("%s: the first span begins at %d, want %d", c.name, first, want)
+			for i, v := range s.events[:c.live] {
+				if starts[uint64(v.Time)*1e6] != (i >= c.lost) {
+					t.Errorf("%s: run %d begins at its first event: %t", c.name, i, i < c.lost)
+				}
 			}
 		}
 	})
@@ -361,7 +368,7 @@ func TestContentOfOpenCallsIsBounded(t *testing.T) {
 func TestExpiredEventsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.value = []byte(`{"stream":"a","seq":1}`)
+		s.value = []byte(`{"stream":"a","seq":1,"begun":["gone"]}`)
 		s.begin("r")
 		s.finish("r")
 		s.events, s.first = s.events[3:], 4
@@ -375,8 +382,8 @@ func TestExpiredEventsAreCounted(t *testing.T) {
 		s.answer = nil
 		s.export(e, 5*time.Second)
 		s.want(2) // without the call
-		if c := e.Counts(); c != (totals{Exported: 2, Expired: 2}) {
-			t.Errorf("counts %+v", c)
+		if c := e.Counts(); c != (totals{Exported: 2, Expired: 2}) || len(e.position.Begun) != 0 {
+			t.Errorf("counts %+v, begun %v", c, e.position.Begun)
 		}
 	})
 }

@@ -7,7 +7,8 @@
 //	   └──────── position ◀──── acknowledged by the receiver
 //
 // The spans and their ids follow from the events, so the only state is the position: up to
-// which sequence of EVENTS all spans that ended were acknowledged. A process that takes over
+// which sequence of EVENTS all spans that ended were acknowledged, and some runs that had events
+// by then, but no line. A process that takes over
 // reads on from there. Of a run that began earlier it first reads the events again, and
 // exports nothing that ended before the position. So a receiver gets every span; it gets one
 // again, with the same id and the same content, only if the exporter ended between the
@@ -23,6 +24,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,6 +43,7 @@ const (
 	maxKnown  = 32 << 20 // bytes of open runs
 	maxSpans  = 512      // of a batch, unless OTEL_BSP_MAX_EXPORT_BATCH_SIZE is less
 	maxEvents = 20_000   // read for a batch
+	maxBegun  = 256      // runs of a position
 
 	interval  = time.Second     // between two looks at EVENTS
 	saveEvery = 5 * time.Second // while no spans end
@@ -101,7 +104,6 @@ type Exporter struct {
 	position position
 	revision uint64
 	saved    time.Time
-	begun    begun
 
 	owes bool // the meter has points of batches that are done, which the receiver of metrics did not get yet
 }
@@ -119,7 +121,21 @@ type position struct {
 	// are exported already.
 	Again bool `json:"again,omitempty"`
 
-	Begun []string `json:"begun,omitzero"` // see there; nil: not known
+	// Begun are runs that had events, but no line yet, the newest last. A live run has those of its
+	// process. One that is not listed begins at its first line: it had events already at the first start
+	// or when a version without this list ended, or there were too many such runs at once.
+	Begun []string `json:"begun,omitempty"`
+}
+
+// note notes whether a run has had events, but no line.
+func (p *position) note(run string, begun bool) {
+	switch i := slices.Index(p.Begun, run); {
+	case begun && i < 0:
+		p.Begun = append(p.Begun, run)
+		p.Begun = p.Begun[max(len(p.Begun)-maxBegun, 0):]
+	case !begun && i >= 0:
+		p.Begun = slices.Delete(p.Begun, i, i+1)
+	}
 }
 
 // covers reports whether an event of a recreated stream is exported.
@@ -180,7 +196,6 @@ func (e *Exporter) lead(ctx context.Context) error {
 	if e.position, e.revision = (position{}), revision; len(value) > 0 && json.Unmarshal(value, &e.position) != nil {
 		return errors.New("the stored position is not of a known form")
 	}
-	e.begun = begunOf(e.position)
 	e.log.Info("exporting traces", zap.Uint64("after", e.position.Seq))
 	for {
 		b, err := e.collect(ctx)
@@ -242,9 +257,12 @@ func (e *Exporter) collect(ctx context.Context) (b batch, err error) {
 		if err != nil {
 			return err
 		}
-		e.position = position{Stream: e.position.Stream, Seq: v.Seq, Raw: v.Raw, Line: v.Line, Part: v.Part, Time: v.Time}
+		e.position = position{
+			Stream: e.position.Stream, Seq: v.Seq, Raw: v.Raw, Line: v.Line, Part: v.Part, Time: v.Time,
+			Begun: e.position.Begun,
+		}
 		ended := e.known.apply(s, v)
-		e.begun.note(v.Run, !s.lined && v.Token != api.Completion)
+		e.position.note(v.Run, !s.lined && v.Token != api.Completion)
 		if len(ended) == 0 {
 			return nil
 		}
@@ -272,7 +290,6 @@ func (e *Exporter) locate(ctx context.Context) error {
 		return err
 	case p.Stream == "":
 		*p = position{Stream: id, Seq: last}
-		e.begun.any = last > 0
 		return e.save(ctx, true)
 	case p.Stream != id:
 		e.log.Warn("EVENTS were recreated: reading from their beginning what is new")
@@ -282,7 +299,7 @@ func (e *Exporter) locate(ctx context.Context) error {
 		p.Seq, p.Again = last, true
 	case p.Seq+1 < first:
 		n := first - 1 - p.Seq
-		p.Seq = first - 1
+		p.Seq, p.Begun = first-1, nil
 		e.known = newKnown(e.memory)
 		if err := e.save(ctx, true); err != nil { // else they are counted again
 			return err
@@ -301,7 +318,7 @@ func (e *Exporter) agent(kind string) agent.Agent {
 	return e.cfg.Agent(kind)
 }
 
-// stateOf returns the state of the run of an event. If it is not known and the event may not be
+// stateOf returns the state of the run of an event. If it is not known and the event is not
 // its first one, it reads the earlier ones.
 func (e *Exporter) stateOf(ctx context.Context, v runs.Event) (*state, error) {
 	if s := e.known.get(v.Run); s != nil {
@@ -310,7 +327,7 @@ func (e *Exporter) stateOf(ctx context.Context, v runs.Event) (*state, error) {
 	s := e.known.add(v.Run, spans.New(v.Run, v.Agent, e.agent(v.Agent)))
 	of := runs.Selection{Agent: v.Agent, Run: v.Run}
 	if v.Line == 1 && v.Part == 1 {
-		if !e.begun.has(v.Run) {
+		if !slices.Contains(e.position.Begun, v.Run) {
 			return s, nil
 		}
 		of.Want = 10 // there are few before the first line
@@ -333,7 +350,6 @@ func (e *Exporter) save(ctx context.Context, atOnce bool) error {
 	if !atOnce && time.Since(e.saved) < saveEvery {
 		return nil
 	}
-	e.position.Begun = e.begun.stored()
 	value, err := json.Marshal(e.position)
 	if err != nil {
 		return err
