@@ -19,6 +19,7 @@ const (
 	maxRequest = 1 << 20 // bytes of spans; one span may be larger
 	retryLeast = 500 * time.Millisecond
 	retryMost  = 30 * time.Second
+	onceMost   = 2 * time.Second  // of an attempt that others wait for
 	recordWait = 10 * time.Second // after an event was stored, for a record that includes it
 	recordPoll = 100 * time.Millisecond
 	faultsMost = time.Hour // of answers that the receiver failed on a request, until it counts as refused
@@ -84,9 +85,9 @@ func (e *Exporter) deliverSpans(ctx context.Context, b batch) error {
 	return nil
 }
 
-// sendMetrics sends what the meter has. Beside traces, which are not to wait, it makes one attempt,
-// if one is due: what the receiver does not take stays in the meter, is tried again later, also
-// without new spans, and is lost only if the process ends before.
+// sendMetrics sends what the meter has. Beside traces, which are not to wait, it makes one short
+// attempt, if one is due: what the receiver does not take stays in the meter, is tried again later,
+// also without new spans, and is lost only if the process ends before.
 func (e *Exporter) sendMetrics(ctx context.Context) error {
 	once := e.traces != nil
 	if once && time.Now().Before(e.metrics.due) {
@@ -195,13 +196,19 @@ func (e *Exporter) sendSpans(ctx context.Context, ended []spans.Span, all map[st
 // errLater reports that an attempt failed, and another one may not.
 var errLater = errors.New("the receiver is tried again later")
 
-// sendAll sends a request until it is acknowledged or refused for good, or ctx ends; once, it makes one attempt, and
-// the error may be errLater. It returns how much of it was rejected, -1 for all. Traces do not wait for a receiver
+// sendAll sends a request until it is acknowledged or refused for good, or ctx ends; once, it makes one short attempt,
+// and the error may be errLater. It returns how much of it was rejected, -1 for all. Traces do not wait for a receiver
 // that takes no metrics: it may answer 404.
 func (e *Exporter) sendAll(ctx context.Context, to *target, m proto.Message, once bool) (rejected int64, err error) {
 	var fault time.Time // when the present row of faults began
+	attempt := ctx
+	if once {
+		var cancel context.CancelFunc
+		attempt, cancel = context.WithTimeout(ctx, onceMost)
+		defer cancel()
+	}
 	for {
-		rejected, err = to.send(ctx, m)
+		rejected, err = to.send(attempt, m)
 		var answer *refusal
 		refused := errors.As(err, &answer)
 		if !refused || !answer.fault() {

@@ -233,6 +233,34 @@ func TestTracesDoNotWaitForMetrics(t *testing.T) {
 	}
 }
 
+// Nor for one that accepts requests, and never answers.
+func TestTracesDoNotWaitForSilentMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		e := s.exporter(nil)
+		e.metrics.client.Transport = transport(func(q *http.Request) (*http.Response, error) {
+			<-q.Context().Done()
+			return nil, q.Context().Err()
+		})
+		for i := range 4 {
+			s.begin(fmt.Sprint(i))
+			s.finish(fmt.Sprint(i))
+		}
+		e.most = 3 // a batch for each run
+		s.export(e, defaultTimeout/2)
+		s.want(12)
+		if !e.owes {
+			t.Error("the points are not kept")
+		}
+		e.metrics.client.Transport = s
+		s.export(e, time.Minute)
+		if len(s.metrics) != 1 || e.owes {
+			t.Errorf("%d requests have points, others are left: %t", len(s.metrics), e.owes)
+		}
+	})
+}
+
 // What a receiver refuses for good is counted, and what follows is sent.
 func TestWhatAReceiverRefusesIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
