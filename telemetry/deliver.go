@@ -87,7 +87,8 @@ func (e *Exporter) deliverSpans(ctx context.Context, b batch) error {
 
 // sendMetrics sends what the meter has. Beside traces, which are not to wait, it makes one short
 // attempt, if one is due: what the receiver does not take stays in the meter, is tried again later,
-// also without new spans, and is lost only if the process ends before.
+// also without new spans, and is lost only if the process ends before, or if totals are sent and
+// another process exported meanwhile.
 func (e *Exporter) sendMetrics(ctx context.Context) error {
 	once := e.traces != nil
 	if once && time.Now().Before(e.metrics.due) {

@@ -261,6 +261,45 @@ func TestTracesDoNotWaitForSilentMetrics(t *testing.T) {
 	})
 }
 
+// What a process owes is sent in its next term. Totals are not, if another process sent its own meanwhile: they would
+// go back.
+func TestTotalsDoNotGoBack(t *testing.T) {
+	for temporality, want := range map[string]uint64{"delta": 6, "cumulative": 4} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			s.value = []byte(`{"stream":"a","seq":0}`)
+			env := map[string]string{"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": temporality}
+			e, other := s.exporter(env), s.exporter(env)
+			e.metrics.client.Transport = transport(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody}, nil
+			})
+			for i, of := range []*Exporter{e, other, e} {
+				s.begin(fmt.Sprint(i))
+				s.finish(fmt.Sprint(i))
+				s.export(of, time.Minute)
+				e.metrics.client.Transport = s
+			}
+			n, start := uint64(0), uint64(0)
+			for _, m := range s.metrics {
+				for _, one := range m.ResourceMetrics[0].ScopeMetrics[0].Metrics {
+					for _, p := range one.GetHistogram().GetDataPoints() {
+						if temporality == "cumulative" && p.StartTimeUnixNano < start {
+							t.Errorf("%s begins at %d, after one at %d", one.Name, p.StartTimeUnixNano, start)
+						}
+						start = p.StartTimeUnixNano
+						if one.Name == "gen_ai.client.operation.duration" {
+							n += p.Count
+						}
+					}
+				}
+			}
+			if n != want {
+				t.Errorf("%s: %d points, want %d", temporality, n, want)
+			}
+		})
+	}
+}
+
 // What a receiver refuses for good is counted, and what follows is sent.
 func TestWhatAReceiverRefusesIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

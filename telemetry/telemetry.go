@@ -186,12 +186,12 @@ func (e *Exporter) Run(ctx context.Context) error {
 // lead exports while the lease is held.
 func (e *Exporter) lead(ctx context.Context) error {
 	e.known = newKnown(e.memory)
-	if !e.owes {
-		e.meter = newMeter(e.names, e.cfg.Env("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"), now())
-	}
 	value, revision, err := e.cfg.Store.Position(ctx)
 	if err != nil {
 		return err
+	}
+	if !e.owes || !e.meter.delta && revision != e.revision { // totals would go back behind those of another process
+		e.meter = newMeter(e.names, e.cfg.Env("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"), now())
 	}
 	if e.position, e.revision = (position{}), revision; len(value) > 0 && json.Unmarshal(value, &e.position) != nil {
 		return errors.New("the stored position is not of a known form")
