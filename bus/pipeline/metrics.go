@@ -21,11 +21,7 @@ func (s *session) countFrom(r *run, agent string, stored *stored) {
 	}
 	r.tally = s.tally.Agent(agent)
 	if stored != nil {
-		record := *stored.Record
-		if stored.Raw != s.streams.raw {
-			record.Seq = 0
-		}
-		r.counted = metrics.CountedOf(&record)
+		r.counted = metrics.CountedOf(stored.Record, stored.Raw == s.streams.raw)
 	}
 }
 

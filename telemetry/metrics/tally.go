@@ -178,12 +178,15 @@ type Counted struct {
 // eventTokens are the tokens of all kinds of events but the completion.
 var eventTokens = normalizer.Tokens()[:len(normalizer.Tokens())-1]
 
-// CountedOf returns a run that was counted completely. The record has no sequence if RAW is another one now.
-func CountedOf(r *runs.Record) Counted {
+// CountedOf returns a run that was counted completely. Its record is of the same RAW, or of another one.
+func CountedOf(r *runs.Record, same bool) Counted {
 	c := Counted{
-		seq: r.Seq, started: r.StartedAt != 0, ended: r.State.Final(),
+		started: r.StartedAt != 0, ended: r.State.Final(),
 		lines: r.Lines, malformed: r.Malformed, unknown: r.Unknown,
 		bytes: r.Bytes, errBytes: r.ErrBytes, dropped: r.Dropped, gaps: r.Gaps, unreadable: r.Bad,
+	}
+	if same {
+		c.seq = r.Seq
 	}
 	if s := r.Spent(); s.Total != nil && !s.Earlier {
 		c.tokens, c.thought = tokens(s.Total), s.Total.ReasoningOutput
@@ -209,7 +212,7 @@ func (c *Counted) Covers(r *runs.Record) bool {
 // Record adds what a record has beyond what was counted of its run. Nothing is counted twice: what
 // is smaller than before counts again once it is larger.
 func (a *Agent) Record(c *Counted, r *runs.Record) {
-	to, now := a.now, CountedOf(r)
+	to, now := a.now, CountedOf(r, true)
 	if now.started && !c.started {
 		to.started[oneOf(r.Source, sources)]++
 		if r.QueuedAt != 0 {
