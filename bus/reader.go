@@ -21,7 +21,7 @@ import (
 // Stored is one message of EVENTS.
 type Stored struct {
 	Seq        uint64
-	At         time.Time // zero where it is followed
+	At         time.Time // when EVENTS stored it; zero: a follower got it as it came
 	Pos        normalizer.Pos
 	Agent, Run string
 	Token      string // of the kind, or [normalizer.CompletionToken]

@@ -15,7 +15,7 @@ type sent struct {
 	known atomic.Bool
 	to    atomic.Int64 // offset in the file
 	end   atomic.Int64 // of the part that is read; 0: the end of the file
-	held  atomic.Int64 // up to there the rest is an unfinished line, which waits for its end; 0: there is none
+	held  atomic.Int64 // the end of the file when only an unfinished line was left
 }
 
 // set sets the offset in the raw log up to which it has the output. What is final waits for nothing.
