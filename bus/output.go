@@ -253,10 +253,14 @@ func (b *Bus) LastEvents(ctx context.Context, agent, run, token string, n int,
 // EachEvent is [Bus.Read] for those who know no streams.
 func (b *Bus) EachEvent(ctx context.Context, f runs.Selection, each func(runs.Event) error) error {
 	err := b.Read(ctx, f, func(s Stored) error {
-		return each(runs.Event{
+		e := runs.Event{
 			Seq: s.Seq, Agent: s.Agent, Run: s.Run, Token: s.Token, Time: s.Pos.Time, Line: s.Pos.Line, Part: s.Pos.Part,
 			Raw: s.Pos.Raw, Body: s.Body,
-		})
+		}
+		if !s.At.IsZero() {
+			e.Stored = s.At.UnixMilli()
+		}
+		return each(e)
 	})
 	if errors.Is(err, reader.ErrReplaced) {
 		return fmt.Errorf("%w: %w", runs.ErrReplaced, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -112,8 +113,8 @@ func TestPageOfEventsReadsFewOthers(t *testing.T) {
 		before, got, enough := conn.Stats().InMsgs, 0, errors.New("enough")
 		of := runs.Selection{Agent: "codex", Run: "x", After: 10, Want: want}
 		err := b.EachEvent(t.Context(), of, func(e runs.Event) error {
-			if got++; e.Seq != uint64(10+got) {
-				t.Errorf("event %d is %d", got, e.Seq)
+			if got++; e.Seq != uint64(10+got) || time.Since(time.UnixMilli(e.Stored)).Abs() > time.Hour {
+				t.Errorf("event %d is %d, stored at %d", got, e.Seq, e.Stored)
 			}
 			if got == want {
 				return enough

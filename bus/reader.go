@@ -21,6 +21,7 @@ import (
 // Stored is one message of EVENTS.
 type Stored struct {
 	Seq        uint64
+	At         time.Time // when EVENTS stored it; zero: a follower got it as it came
 	Pos        normalizer.Pos
 	Agent, Run string
 	Token      string // of the kind, or [normalizer.CompletionToken]
@@ -76,7 +77,7 @@ func (b *Bus) Read(ctx context.Context, f runs.Selection, each func(Stored) erro
 	}
 	var previous normalizer.Pos // of the message before, with the latest time
 	pass := func(m *jetstream.RawStreamMsg) error {
-		s := Stored{Seq: m.Sequence, Body: m.Data}
+		s := Stored{Seq: m.Sequence, At: m.Time, Body: m.Data}
 		agent, run, token, ok := b.parseEvent(m.Subject)
 		pos, isOurs := ParsePos(m.Header.Get(HeaderPos))
 		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || f.Run != "" && run != f.Run ||

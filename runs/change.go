@@ -18,6 +18,7 @@ type Event struct {
 	Agent, Run string
 	Token      string // of its kind
 	Time       int64  // of the line, Unix milliseconds
+	Stored     int64  // when EVENTS stored it, Unix milliseconds; 0: not known
 	Line       uint64 // of the output, from 1; 0: of no line
 	Part       int    // counts the events of the line, from 1
 	Raw        uint64 // in RAW, of the entry that it came from

@@ -17,13 +17,13 @@ const ExitNeedsAgent = 42
 // End folds the exit entry, whose reason determines the state. [Record.Reason]
 // becomes
 //
-//   - for a failed run "spawn", "lost", "spool", "signal", "exit status", "turn
-//     failed", "silent", "no terminal event", "option refused" or [needsAgent],
+//   - for a failed run "spawn", "session", "lost", "spool", "signal", "exit status",
+//     "turn failed", "silent", "no terminal event", "option refused" or [needsAgent],
 //   - for a timeout "idle" or "hard",
 //   - for a run in the state input-required [needsAgent].
 //
-// A requested cancel takes precedence over every reason except "lost" and
-// "spawn". Open tool calls stay listed, because they never ended.
+// A requested cancel takes precedence over every reason except "lost", "spawn"
+// and "session". Open tool calls stay listed, because they never ended.
 //
 // The run ended at x.At, or else at the time of the entry, at: that of a worker
 // that took the run over may be much later. An x.At before the start or after the

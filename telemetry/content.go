@@ -1,10 +1,11 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
+	"strconv"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -73,35 +74,36 @@ func (e *Exporter) contentsOf(ctx context.Context, run string, ended []spans.Spa
 		}
 		c = s.captured
 	}
-	var last spans.Place
 	before := map[spans.Place]bool{} // events that ended the turns before, which have no span here after a restart
 	for _, i := range of {
 		before[ended[i].After] = true
-		if at := ended[i].Last; at.Line == 0 { // the completion, or an event of no line: to the end
-			last = spans.Place{Line: math.MaxUint64}
-		} else if later(at, last) {
-			last = at
-		}
 	}
+	last := ended[of[len(of)-1]]
 	for {
 		page, err := e.cfg.Runs.Detail(ctx, run, c.after)
 		if err != nil {
 			return err
 		}
 		for _, item := range page.Items {
-			at := spans.Place{Line: item.Line, Part: item.Part}
-			if later(at, last) {
+			at, raw := placeOf(item)
+			if behind(at, raw, last) {
 				return nil
 			}
 			c.after = item.Pos
 			c.begin(at, item)
+			if item.Kind == "detail" { // it ends nothing
+				continue
+			}
 			for _, i := range of {
-				if at == ended[i].Last && item.Kind != "detail" {
+				if at == ended[i].Last {
 					to[i] = c.end(ended[i], item)
 				}
 			}
-			if before[at] && item.Kind != "detail" {
+			if before[at] {
 				*c = captured{after: c.after} // the content of the turn before is not that of the next one
+			}
+			if at == last.Last {
+				return nil
 			}
 		}
 		if page.Done || len(page.Items) == 0 {
@@ -159,7 +161,26 @@ func (c *captured) end(s spans.Span, item api.DetailItem) (own content) {
 	return own
 }
 
-func later(a, b spans.Place) bool { return a.Line > b.Line || a.Line == b.Line && a.Part > b.Part }
+// placeOf returns the place of an item, and the sequence of its entry in RAW.
+func placeOf(item api.DetailItem) (at spans.Place, raw uint64) {
+	entry, _, _ := strings.Cut(item.Pos, ".")
+	raw, _ = strconv.ParseUint(entry, 10, 64) // 0: it is behind nothing
+	at = spans.Place{Line: item.Line, Part: item.Part}
+	if at.Line == 0 {
+		at.Raw = raw
+	}
+	return at, raw
+}
+
+// behind reports whether an item is behind the event that ended a span. Of the same entry that is not known if one of
+// the two is of no line.
+func behind(at spans.Place, raw uint64, s spans.Span) bool {
+	if (at.Line == 0) != (s.Last.Line == 0) {
+		return raw > s.Raw
+	}
+	last := s.Last
+	return cmp.Or(cmp.Compare(at.Raw, last.Raw), cmp.Compare(at.Line, last.Line), cmp.Compare(at.Part, last.Part)) > 0
+}
 
 func first(texts ...*runs.Excerpted) string {
 	for _, t := range texts {

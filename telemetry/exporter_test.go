@@ -268,6 +268,63 @@ func TestRunsThatDoNotFitAreReadAgain(t *testing.T) {
 	})
 }
 
+// A run can have events before its first line: a live one has those of its process. Another exporter reads them again,
+// and none of runs that begin with that line.
+func TestRunThatBeganBeforeItsFirstLineIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name   string
+			former bool // the position is one of a former version
+			live   int  // runs that begin before the restart
+			lost   int  // the oldest of them, which begin at their first line
+		}{
+			{"one", false, 1, 0},
+			{"one, and a former version", true, 1, 1},
+			{"too many to remember", false, maxBegun + 2, 2},
+		} {
+			s := newStage(t)
+			s.value = []byte(`{"stream":"a","seq":0}`)
+			for i := range c.live {
+				s.say(fmt.Sprint("live", i), "status", `{"message":"agent started"}`)
+				s.events[len(s.events)-1].Line = 0
+			}
+			s.begin("other")
+			s.say("none", "completion", `{"status":{"success":true,"code":0}}`) // of no line
+			s.events[len(s.events)-1].Line = 0
+			s.export(s.exporter(nil), 10*time.Second)
+			if c.former {
+				s.value = []byte(fmt.Sprintf(`{"stream":"a","seq":%d}`, len(s.events)))
+			}
+			s.export(s.exporter(nil), 10*time.Second) // reads nothing
+			s.reads = 0
+			for i := range c.live {
+				s.begin(fmt.Sprint("live", i))
+				s.finish(fmt.Sprint("live", i))
+			}
+			for i := range 10 {
+				s.begin(fmt.Sprint("r", i))
+				s.finish(fmt.Sprint("r", i))
+			}
+			s.finish("other")
+			e := s.exporter(nil)
+			s.export(e, time.Minute)
+			s.want(1 + 3*(c.live+10+1))
+			if want := c.live - c.lost + 1; s.reads != want || len(e.position.Begun) != 0 {
+				t.Errorf("%s: %d runs were read again, want %d; left: %v", c.name, s.reads, want, e.position.Begun)
+			}
+			starts := map[uint64]bool{}
+			for _, span := range s.spans {
+				starts[span.StartTimeUnixNano] = true
+			}
+			for i, v := range s.events[:c.live] {
+				if starts[uint64(v.Time)*1e6] != (i >= c.lost) {
+					t.Errorf("%s: run %d begins at its first event: %t", c.name, i, i < c.lost)
+				}
+			}
+		}
+	})
+}
+
 // detailed has the details of runs: their calls have long arguments.
 type detailed struct{ *stage }
 
@@ -311,15 +368,22 @@ func TestContentOfOpenCallsIsBounded(t *testing.T) {
 func TestExpiredEventsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.value = []byte(`{"stream":"a","seq":1}`)
+		s.value = []byte(`{"stream":"a","seq":1,"begun":["gone"]}`)
 		s.begin("r")
 		s.finish("r")
 		s.events, s.first = s.events[3:], 4
 		e := s.exporter(nil)
+		s.answer = func(int) (int, []byte) { return 0, nil }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the lease is lost while the receiver is away
+		defer cancel()
+		if err := e.lead(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		s.answer = nil
 		s.export(e, 5*time.Second)
 		s.want(2) // without the call
-		if c := e.Counts(); c != (totals{Exported: 2, Expired: 2}) {
-			t.Errorf("counts %+v", c)
+		if c := e.Counts(); c != (totals{Exported: 2, Expired: 2}) || len(e.position.Begun) != 0 {
+			t.Errorf("counts %+v, begun %v", c, e.position.Begun)
 		}
 	})
 }
@@ -553,7 +617,7 @@ func TestPointsOfAMetricAreBounded(t *testing.T) {
 		a.text(attrToolName, fmt.Sprint(i))
 		m.observe(m.names.toolDuration, a, 0.01)
 	}
-	points := m.take(2, scope("v")).Metrics[0].GetHistogram().DataPoints
+	points := m.read(2, scope("v")).Metrics[0].GetHistogram().DataPoints
 	more := uint64(0)
 	for _, p := range points {
 		if p.Attributes[0].Key == overflow {
@@ -571,7 +635,7 @@ func TestPointsOfAMetricAreBounded(t *testing.T) {
 		a.text(attrModel, fmt.Sprint(i))
 		m.add(m.names.tokens[0].metric, a, 2)
 	}
-	counts, total := m.take(3, scope("v")).Metrics[1].GetSum().DataPoints, int64(0)
+	counts, total := m.read(3, scope("v")).Metrics[1].GetSum().DataPoints, int64(0)
 	for _, p := range counts {
 		total += p.GetAsInt()
 	}

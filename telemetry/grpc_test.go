@@ -59,7 +59,7 @@ func TestSpansAreSentOverGRPC(t *testing.T) {
 		Spans: []*tracepb.Span{{Name: "run"}},
 	}}}}}
 	for _, want := range []int64{-1, 1, 0} { // the first request is repeated
-		if rejected, err := e.sendAll(t.Context(), e.traces, spans); err != nil || rejected != want {
+		if rejected, err := e.sendAll(t.Context(), e.traces, spans, false); err != nil || rejected != want {
 			t.Errorf("%d rejected, %v, want %d", rejected, err, want)
 		}
 	}

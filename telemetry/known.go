@@ -20,6 +20,7 @@ type state struct {
 	run   string
 	fold  *spans.Run
 	size  int
+	lined bool   // it has had a line
 	facts *facts // nil: not needed so far
 
 	captured *captured // nil: not needed so far
@@ -47,6 +48,7 @@ func (k *known) add(run string, fold *spans.Run) *state {
 // apply folds an event.
 func (k *known) apply(s *state, e runs.Event) []spans.Span {
 	out := s.fold.Apply(e)
+	s.lined = s.lined || e.Line > 0
 	k.weigh(s)
 	return out
 }

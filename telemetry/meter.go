@@ -152,8 +152,8 @@ func keyOf(a attributes) string {
 	return b.String()
 }
 
-// take returns the metrics up to a time; nil: there are none.
-func (m *meter) take(now uint64, by *commonpb.InstrumentationScope) *metricspb.ScopeMetrics {
+// read returns the metrics up to a time; nil: there are none. The next request has them again, unless they are taken.
+func (m *meter) read(now uint64, by *commonpb.InstrumentationScope) *metricspb.ScopeMetrics {
 	all := &metricspb.ScopeMetrics{Scope: by, SchemaUrl: m.names.schema}
 	temporality := metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE
 	if m.delta {
@@ -178,11 +178,15 @@ func (m *meter) take(now uint64, by *commonpb.InstrumentationScope) *metricspb.S
 		}
 		all.Metrics = append(all.Metrics, one)
 	}
-	if m.delta {
-		m.metrics, m.start = nil, now
-	}
 	if len(all.Metrics) == 0 {
 		return nil
 	}
 	return all
+}
+
+// taken notes that the receiver has what was read at a time.
+func (m *meter) taken(now uint64) {
+	if m.delta {
+		m.metrics, m.start = nil, now
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -41,6 +42,9 @@ type target struct {
 	method string
 
 	refused bool // the last request
+	failing bool // the last attempt got no answer that counts
+	pause   *backoff.ExponentialBackOff
+	due     time.Time // of the next attempt of what is sent once
 }
 
 // newTarget returns the receiver of a signal, traces or metrics, by the standard variables;
@@ -62,7 +66,8 @@ func newTarget(env func(string) string, signal string) (*target, error) {
 	t := &target{headers: http.Header{}, client: &http.Client{
 		Timeout:       defaultTimeout, // a redirect may lose the body, and take keys elsewhere
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}, pause: backoff.NewExponentialBackOff()}
+	t.pause.InitialInterval, t.pause.MaxInterval = retryLeast, retryMost
 	protocol := get("PROTOCOL")
 	if protocol != "" && protocol != "http/protobuf" && protocol != "grpc" {
 		return nil, wrong("PROTOCOL")

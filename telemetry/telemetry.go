@@ -7,7 +7,8 @@
 //	   └──────── position ◀──── acknowledged by the receiver
 //
 // The spans and their ids follow from the events, so the only state is the position: up to
-// which sequence of EVENTS all spans that ended were acknowledged. A process that takes over
+// which sequence of EVENTS all spans that ended were acknowledged, and some runs that had events
+// by then, but no line. A process that takes over
 // reads on from there. Of a run that began earlier it first reads the events again, and
 // exports nothing that ended before the position. So a receiver gets every span; it gets one
 // again, with the same id and the same content, only if the exporter ended between the
@@ -23,6 +24,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,6 +43,7 @@ const (
 	maxKnown  = 32 << 20 // bytes of open runs
 	maxSpans  = 512      // of a batch, unless OTEL_BSP_MAX_EXPORT_BATCH_SIZE is less
 	maxEvents = 20_000   // read for a batch
+	maxBegun  = 256      // runs of a position
 
 	interval  = time.Second     // between two looks at EVENTS
 	saveEvery = 5 * time.Second // while no spans end
@@ -97,10 +100,12 @@ type Exporter struct {
 
 	// of the time of a lease
 	known    *known
-	meter    *meter
+	meter    *meter // of several leases while it has points that are owed
 	position position
 	revision uint64
 	saved    time.Time
+
+	owes bool // the meter has points of batches that are done, which the receiver of metrics did not get yet
 }
 
 // position is how far EVENTS were exported.
@@ -115,6 +120,22 @@ type position struct {
 	// Again means that the stream was recreated, or lost its end: its events up to that one
 	// are exported already.
 	Again bool `json:"again,omitempty"`
+
+	// Begun are runs that had events, but no line yet, the newest last. A live run has those of its
+	// process. One that is not listed begins at its first line: it had events already at the first start
+	// or when a version without this list ended, or there were too many such runs at once.
+	Begun []string `json:"begun,omitempty"`
+}
+
+// note notes whether a run has had events, but no line.
+func (p *position) note(run string, begun bool) {
+	switch i := slices.Index(p.Begun, run); {
+	case begun && i < 0:
+		p.Begun = append(p.Begun, run)
+		p.Begun = p.Begun[max(len(p.Begun)-maxBegun, 0):]
+	case !begun && i >= 0:
+		p.Begun = slices.Delete(p.Begun, i, i+1)
+	}
 }
 
 // covers reports whether an event of a recreated stream is exported.
@@ -165,10 +186,12 @@ func (e *Exporter) Run(ctx context.Context) error {
 // lead exports while the lease is held.
 func (e *Exporter) lead(ctx context.Context) error {
 	e.known = newKnown(e.memory)
-	e.meter = newMeter(e.names, e.cfg.Env("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"), now())
 	value, revision, err := e.cfg.Store.Position(ctx)
 	if err != nil {
 		return err
+	}
+	if !e.owes || !e.meter.delta && revision != e.revision { // totals would go back behind those of another process
+		e.meter = newMeter(e.names, e.cfg.Env("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"), now())
 	}
 	if e.position, e.revision = (position{}), revision; len(value) > 0 && json.Unmarshal(value, &e.position) != nil {
 		return errors.New("the stored position is not of a known form")
@@ -201,9 +224,15 @@ func now() uint64 { return uint64(time.Now().UnixNano()) }
 // batch is what was read at once.
 type batch struct {
 	spans []spans.Span
-	raw   map[string]uint64 // of the last event of each run with spans
-	ended []string          // runs
-	more  bool              // EVENTS have more
+	last  map[string]end // event of each run with spans
+	ended []string       // runs
+	more  bool           // EVENTS have more
+}
+
+// end is where an event came from, and when EVENTS stored it.
+type end struct {
+	raw    uint64
+	stored int64
 }
 
 var errFull = errors.New("enough events")
@@ -213,7 +242,7 @@ func (e *Exporter) collect(ctx context.Context) (b batch, err error) {
 	if err := e.locate(ctx); err != nil {
 		return b, err
 	}
-	b.raw = map[string]uint64{}
+	b.last = map[string]end{}
 	read := 0
 	err = e.cfg.Events.EachEvent(ctx, runs.Selection{After: e.position.Seq}, func(v runs.Event) error {
 		if len(b.spans) >= e.most || read >= maxEvents {
@@ -228,12 +257,16 @@ func (e *Exporter) collect(ctx context.Context) (b batch, err error) {
 		if err != nil {
 			return err
 		}
-		e.position = position{Stream: e.position.Stream, Seq: v.Seq, Raw: v.Raw, Line: v.Line, Part: v.Part, Time: v.Time}
+		e.position = position{
+			Stream: e.position.Stream, Seq: v.Seq, Raw: v.Raw, Line: v.Line, Part: v.Part, Time: v.Time,
+			Begun: e.position.Begun,
+		}
 		ended := e.known.apply(s, v)
+		e.position.note(v.Run, !s.lined && v.Token != api.Completion)
 		if len(ended) == 0 {
 			return nil
 		}
-		b.spans, b.raw[v.Run] = append(b.spans, ended...), v.Raw
+		b.spans, b.last[v.Run] = append(b.spans, ended...), end{v.Raw, v.Stored}
 		if ended[len(ended)-1].Kind == spans.Whole {
 			b.ended = append(b.ended, v.Run)
 		}
@@ -266,10 +299,13 @@ func (e *Exporter) locate(ctx context.Context) error {
 		p.Seq, p.Again = last, true
 	case p.Seq+1 < first:
 		n := first - 1 - p.Seq
+		p.Seq, p.Begun = first-1, nil
+		e.known = newKnown(e.memory)
+		if err := e.save(ctx, true); err != nil { // else they are counted again
+			return err
+		}
 		e.counts.expired.Add(n)
 		e.log.Warn("events expired before they were exported", zap.Uint64("events", n))
-		p.Seq = first - 1
-		e.known = newKnown(e.memory)
 	}
 	return nil
 }
@@ -289,10 +325,14 @@ func (e *Exporter) stateOf(ctx context.Context, v runs.Event) (*state, error) {
 		return s, nil
 	}
 	s := e.known.add(v.Run, spans.New(v.Run, v.Agent, e.agent(v.Agent)))
+	of := runs.Selection{Agent: v.Agent, Run: v.Run}
 	if v.Line == 1 && v.Part == 1 {
-		return s, nil
+		if !slices.Contains(e.position.Begun, v.Run) {
+			return s, nil
+		}
+		of.Want = 10 // there are few before the first line
 	}
-	err := e.cfg.Events.EachEvent(ctx, runs.Selection{Agent: v.Agent, Run: v.Run}, func(old runs.Event) error {
+	err := e.cfg.Events.EachEvent(ctx, of, func(old runs.Event) error {
 		if old.Seq >= v.Seq {
 			return errFull
 		}

@@ -15,18 +15,25 @@ type sent struct {
 	known atomic.Bool
 	to    atomic.Int64 // offset in the file
 	end   atomic.Int64 // of the part that is read; 0: the end of the file
+	held  atomic.Int64 // the end of the file when only an unfinished line was left
 }
 
-// set sets the offset in the raw log up to which it has the output.
-func (t *sent) set(s *stream, at int64) {
+// set sets the offset in the raw log up to which it has the output. What is final waits for nothing.
+func (t *sent) set(s *stream, at int64, final bool) {
 	t.to.Store(at - s.segment.Base)
+	held := int64(0)
+	if !final {
+		held = s.partialEnd - s.segment.Base
+	}
+	t.held.Store(held)
 	if s.part != nil {
 		t.end.Store(s.part.To)
 	}
 	t.known.Store(true)
 }
 
-// output returns the size of the output, and how much of it the raw log does not have.
+// output returns the size of the output, and how much of it the raw log does not have: nothing if only an unfinished
+// line is left.
 func (r *Run) output() (size, unsent int64) {
 	path := r.file(outFile)
 	if !r.dir.Spec.process() {
@@ -45,6 +52,9 @@ func (r *Run) output() (size, unsent int64) {
 		to = r.sent.to.Load()
 	} else if !r.dir.Spec.process() { // where it begins is not known yet
 		to = end
+	}
+	if end <= r.sent.held.Load() {
+		return size, 0
 	}
 	return size, max(end-to, 0)
 }

@@ -39,7 +39,8 @@ func TestUnsentOutputIsCounted(t *testing.T) {
 	l.w.cfg.Metrics = metrics.NewWorker(r)
 	l.w.cfg.Metrics.Read(l.w.state)
 	dir := t.TempDir()
-	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; touch done; sleep 0.1")
+	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; touch done; "+
+		"printf half; while ! [ -e end ]; do sleep 0.01; done")
 	spec.Dir = dir
 	expect := func(want map[string]float64) { // some are counted a moment later
 		t.Helper()
@@ -64,13 +65,18 @@ func TestUnsentOutputIsCounted(t *testing.T) {
 	write(t, filepath.Join(dir, "go"), "")
 	waitFor(t, "the agent", func() bool { return exists(filepath.Join(dir, "done")) })
 	expect(map[string]float64{
-		"linesman_worker_spool_bytes": 8, "linesman_worker_unsent_bytes": 4, "linesman_worker_unsent_runs": 1,
+		"linesman_worker_spool_bytes": 12, "linesman_worker_unsent_bytes": 8, "linesman_worker_unsent_runs": 1,
 	})
 	close(back)
+	expect(map[string]float64{ // the rest of the line is not there yet
+		"linesman_worker_spool_bytes": 12, "linesman_worker_unsent_bytes": 0, "linesman_worker_unsent_runs": 0,
+		"linesman_raw_appended_bytes_total": 8,
+	})
+	write(t, filepath.Join(dir, "end"), "")
 	<-done
 	expect(map[string]float64{
-		"linesman_worker_runs": 0, "linesman_worker_unsent_bytes": 0, "linesman_raw_appended_bytes_total": 8,
-		"linesman_raw_appends_total": 4, "linesman_raw_append_duration_seconds": 4, "linesman_raw_refusals_total": 0,
+		"linesman_worker_runs": 0, "linesman_worker_unsent_bytes": 0, "linesman_raw_appended_bytes_total": 12,
+		"linesman_raw_appends_total": 5, "linesman_raw_append_duration_seconds": 5, "linesman_raw_refusals_total": 0,
 	})
 }
 

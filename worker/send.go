@@ -151,7 +151,7 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 		}
 		t.looked = now
 	}
-	r.sent.set(s, at)
+	r.sent.set(s, at, final)
 	if at >= s.end() || found == unchanged && !final && s.partialEnd == s.end() {
 		r.backlog.caughtUp(now)
 		return 0, nil
@@ -172,13 +172,14 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 	entries, size := r.split(s, buf[:n], at, now, final || others)
 	if size == 0 {
 		s.partialEnd = s.end()
+		r.sent.set(s, at, final)
 		r.backlog.caughtUp(now)
 		return 0, nil
 	}
 	before := r.progress.Log.At
 	s.stores(buf[:size], at+int64(size))
 	err = r.appendAll(ctx, entries)
-	r.sent.set(s, r.progress.Log.Out)
+	r.sent.set(s, r.progress.Log.Out, final)
 	took := time.Since(now)
 	if r.piece = 2 * int64(size); size < n/2 || took > r.w.slowAppend {
 		r.piece = int64(size) / 2

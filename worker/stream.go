@@ -141,7 +141,9 @@ func (s *stream) refresh(at int64, now time.Time) (change, error) {
 		s.close()
 		return truncated, nil
 	}
-	s.segment.Base = base
+	if s.segment.Base = base; found == truncated {
+		s.partialEnd = 0
+	}
 	if len(head) > len(s.segment.Head) || found == truncated {
 		s.segment.Head = bytes.Clone(head)
 	}

@@ -14,14 +14,14 @@ import (
 )
 
 // countFrom decides what is counted of a run: what its stored record, if it has one, does not have
-// yet. Lines that are only folded again are not counted.
+// yet. Entries that are only folded again are not counted.
 func (s *session) countFrom(r *run, agent string, stored *stored) {
 	if s.tally == nil {
 		return
 	}
 	r.tally = s.tally.Agent(agent)
 	if stored != nil {
-		r.counted = metrics.CountedOf(stored.Record)
+		r.counted = metrics.CountedOf(stored.Record, stored.Raw == s.streams.raw)
 	}
 }
 

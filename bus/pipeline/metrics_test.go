@@ -97,11 +97,36 @@ func TestRunsAreCountedOnceAcrossTerms(t *testing.T) {
 	}
 }
 
+// answered is the log of a live run whose question is answered after its last line. Then it gets a message.
+func answered() []runs.Entry {
+	line := func(kind runs.Kind, offset int, text string) runs.Entry {
+		return runs.Entry{Kind: kind, Time: 3_000, Offset: int64(offset), Body: []byte(text + "\n")}
+	}
+	command := func(c runs.Command) runs.Entry {
+		return runs.Entry{Kind: runs.Ordered, Time: 4_000, Body: runs.Encode(c)}
+	}
+	const prompt = `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"prompt":[]}}`
+	start := runs.Start{Source: "queue", Live: &runs.Terms{}, Keep: true}
+	return []runs.Entry{
+		{Kind: runs.Started, Time: 1_000, Body: runs.Encode(start)},
+		{Kind: runs.Proc, Time: 2_000, Body: runs.Encode(runs.Process{N: 1, Do: runs.ProcessStart, How: "new"})},
+		line(runs.Sent, 0, prompt),
+		line(runs.Out, 0, `{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s",`+
+			`"toolCall":{"toolCallId":"c","kind":"edit"},"options":[{"optionId":"y","kind":"allow_once"}]}}`),
+		command(runs.Command{ID: "a", Do: runs.DoAsk, By: runs.ByPolicy, Question: "q1"}),
+		command(runs.Command{ID: "b", Do: runs.DoAnswer, By: "phone", Question: "q1", Option: "y"}),
+		line(runs.Sent, len(prompt)+1,
+			`{"jsonrpc":"2.0","id":7,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}`),
+		command(runs.Command{ID: "c", Do: runs.DoSend, By: "phone", Text: "more"}),
+	}
+}
+
 // TestEventsThatAreMadeAgainAreNotCountedAgain deletes EVENTS: all runs are folded again.
 func TestEventsThatAreMadeAgainAreNotCountedAgain(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
-	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "plan", 700)}, "a")
+	logs := map[string][]runs.Entry{"a": bustest.CorpusLog(t, "plan", 700), "live": answered()}
+	bustest.Interleave(t, b, logs, "a", "live")
 	r := prometheus.NewRegistry()
 	m := metrics.NewNormalizer(r, []string{"codex"}, known.Agents)
 	var want map[string]float64
@@ -115,6 +140,9 @@ func TestEventsThatAreMadeAgainAreNotCountedAgain(t *testing.T) {
 			t.Errorf("got %v\nwant %v", have, want)
 		} else {
 			want = have
+		}
+		if len(want) < 15 {
+			t.Errorf("only %v", want)
 		}
 		bustest.Remake(t, b, b.PublicJetStream(), b.Events())
 	}

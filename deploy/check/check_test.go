@@ -144,6 +144,26 @@ func TestUnitsAreVerified(t *testing.T) {
 	}
 }
 
+// TestReloadedSettingsAreThoseOfTheOperator looks for units that would read a copy again: systemd makes that of a
+// credential (%d) when the unit starts, and never later.
+func TestReloadedSettingsAreThoseOfTheOperator(t *testing.T) {
+	units, err := filepath.Glob("../systemd/*.service")
+	if err != nil || len(units) != 4 {
+		t.Fatalf("%d units, %v", len(units), err)
+	}
+	for _, path := range units {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := bytes.Contains(text, []byte("LINESMAN_CONFIG=%d/"))
+		reloads := bytes.Contains(text, []byte("\nExecReload="))
+		if copied == reloads {
+			t.Errorf("%s: settings in a copy: %t, can be reloaded: %t", path, copied, reloads)
+		}
+	}
+}
+
 // runsAgents looks for what a unit needs whose processes are agents, too.
 func runsAgents(t *testing.T, unit, text string) {
 	t.Helper()

@@ -4,6 +4,7 @@
 # After a restart, or a kill at any moment, it continues after the last whole line, so that each event
 # is in the file once. A line that a kill cut short gets the end "#torn", which no reader takes for JSON.
 # The file may be renamed to FILE.1 and begun again while this program does not run, as logrotate does.
+# Its sequences are of one stream: if EVENTS was created again meanwhile, give both files other names first.
 set -eu
 file=$1
 shift

@@ -2,7 +2,14 @@ package metrics_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +18,8 @@ import (
 
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/cloud"
+	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/metrics"
 )
@@ -35,12 +44,21 @@ func series(t *testing.T, g prometheus.Gatherer) (n int) {
 }
 
 // TestHostileRunsMakeFewSeries counts runs whose agents choose all that they can choose: kinds and
-// names of tools, statuses, versions, reasons, and with a publisher of RAW the kind of the agent.
+// names of tools, statuses, versions, reasons, and with a publisher of RAW the kind of the agent. The
+// process has the other roles, too, and each of its operations is called by clients that make mistakes.
 func TestHostileRunsMakeFewSeries(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	n := metrics.NewNormalizer(r, []string{"codex", "claude_code", "gemini_cli", "opencode", "codex_cloud",
-		"external"}, known.Agents)
+	var kinds []string
+	for _, b := range append(known.All().Backends(), cloud.Backend{}, external.Backend{}) {
+		kinds = append(kinds, b.Agent())
+	}
+	tools := []string{"mcp__x"}
+	for _, a := range known.All() {
+		tools = slices.AppendSeq(tools, maps.Keys(a.Tools.Classes))
+	}
+	otherRoles(t, r)
+	n := metrics.NewNormalizer(r, kinds, known.All())
 	tally := n.NewTally()
 	random := rand.New(rand.NewPCG(1, 2))
 	word := func() string { return fmt.Sprintf("w%x", random.Uint64()) }
@@ -51,10 +69,10 @@ func TestHostileRunsMakeFewSeries(t *testing.T) {
 		return known[random.IntN(len(known))]
 	}
 	for i := range 10_000 {
-		a := tally.Agent(pick("codex", "claude_code", "gemini_cli", "opencode", "codex_cloud", "external"))
+		a := tally.Agent(pick(kinds...))
 		for range 20 {
-			a.CallEnded(pick("command_execution", "file_change", "web_search", "tool_use"),
-				pick("Read", "mcp__x", "Task", "TodoWrite"),
+			a.CallEnded(pick("command_execution", "file_change", "web_search", "tool_use", "execute", "edit", "read",
+				"fetch"), pick(tools...),
 				pick("completed", "failed", "unknown", "unfinished"), random.Int64N(1e6)-1)
 		}
 		a.TurnEnded(runs.Turn(1+random.IntN(3)), random.Int64N(1e6)-1)
@@ -68,7 +86,7 @@ func TestHostileRunsMakeFewSeries(t *testing.T) {
 			Attributes: runs.Attributes{Title: word(), Dir: word()}, State: runs.State(pick("completed", "failed", "cancelled",
 				"timeout")),
 			Source: pick("run", "tail", "session", "pipe", "queue", "cloud", "external"),
-			Reason: pick("spawn", "lost", "spool", "signal", "exit status", "turn failed", "silent", "idle", "hard", ""),
+			Reason: pick(append([]string{""}, metrics.Reasons...)...),
 			Lines:  5, Malformed: 1, Unknown: 1, Drift: &runs.Drift{Count: 1}, QueuedAt: 1, StartedAt: 2, EndedAt: 3,
 			Events: map[string]int64{pick(normalizer.Tokens()...): 1, word(): 1},
 			Own:    &runs.Usage{Input: 10, Output: 3},
@@ -95,6 +113,50 @@ func TestHostileRunsMakeFewSeries(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// otherRoles registers the metrics of a worker and of a responder, with a value of each label.
+func otherRoles(t *testing.T, r prometheus.Registerer) {
+	t.Helper()
+	w := metrics.NewWorker(r)
+	w.Read(func() metrics.WorkerState { return metrics.WorkerState{} })
+	w.Shim(true)
+	office := metrics.NewResponder(r)
+	office.Read(func() (metrics.ResponderState, bool) { return metrics.ResponderState{}, true })
+	office.Webhook("delivered", time.Second)
+	c := metrics.NewCalls(r)
+	codes := []int{200, 400, 401, 403, 404, 409, 413, 429, 500, 503}
+	routes, verbs := 0, 0
+	for page, operation := range map[string]*regexp.Regexp{
+		"rest.md": regexp.MustCompile(`(?m)^## ([A-Z]+ /\S+)$`),
+		"nats.md": regexp.MustCompile("(?m)^\\| `linesman\\.api\\.(\\w+)`"),
+		"mcp.md":  regexp.MustCompile("(?m)^### `(_\\w+)`$"),
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range operation.FindAllStringSubmatch(string(text), -1) {
+			for _, code := range codes {
+				if page != "rest.md" {
+					c.NATS(m[1], code, time.Second)
+					continue
+				}
+				answer := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+				h := c.HTTP(m[1], http.HandlerFunc(answer))
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+			}
+			if page == "rest.md" {
+				routes++
+			} else {
+				verbs++
+			}
+		}
+	}
+	t.Logf("%d routes, %d verbs and tools", routes, verbs)
+	if routes < 20 || verbs < 30 {
+		t.Errorf("%d routes and %d verbs and tools are documented", routes, verbs)
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/metrics"
 )
 
@@ -48,6 +50,28 @@ func TestDocumentHasEveryMetric(t *testing.T) {
 	}
 	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestDocumentHasEveryReason compares the values of the label reason with the code, which has every reason of a record.
+func TestDocumentHasEveryReason(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, row, _ := strings.Cut(string(text), "| `reason` of runs |")
+	row, _, _ = strings.Cut(row, "|")
+	for _, reason := range append(metrics.Reasons, "none", "other") {
+		if !strings.Contains(row, "`"+strings.ReplaceAll(reason, " ", "_")+"`") {
+			t.Errorf("it lacks %s: %s", reason, row)
+		}
+	}
+	for _, reason := range []runs.Reason{runs.ReasonIdle, runs.ReasonHard, runs.ReasonSpool, runs.ReasonSpawn,
+		runs.ReasonSession, runs.ReasonLost} {
+		if !slices.Contains(metrics.Reasons, string(reason)) {
+			t.Errorf("%s has no value of the label", reason)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ const maxVersions = 16
 
 // maxSeries is the maximum number of series of a process with all roles, without those of the Go
 // runtime. Few processes come near it: it has all kinds of tool calls of all agents.
-const maxSeries = 10_000
+const maxSeries = 12_000
 
 // versions are the versions of an agent that have labels.
 type versions []string
@@ -78,7 +78,7 @@ var sources = []string{"run", "tail", "session", "pipe", "queue", "cloud", "exte
 // reasons are the reasons of [runs.Record.End], which become values of the label reason.
 var reasons = []string{
 	"spawn", "lost", "spool", "signal", "exit status", "turn failed", "silent", "no terminal event", "needs agent",
-	"option refused", "idle", "hard",
+	"option refused", "session", "idle", "hard",
 }
 
 func reason(text string) string {

@@ -287,7 +287,8 @@ func TestNumbersOfTokensThatNoAgentUses(t *testing.T) {
 	var one, two metrics.Counted
 	record(&one, math.MaxInt64)
 	record(&two, math.MaxInt64)
-	three := metrics.CountedOf(&runs.Record{Own: &runs.Usage{Output: math.MinInt64, ReasoningOutput: math.MinInt64}})
+	least := &runs.Usage{Output: math.MinInt64, ReasoningOutput: math.MinInt64}
+	three := metrics.CountedOf(&runs.Record{Own: least}, true)
 	record(&three, math.MaxInt64)
 	tally.Cut()
 	tally.Store()

@@ -166,6 +166,7 @@ func (a *Agent) Message(status string) { a.now.messages[oneOf(status, messageSta
 
 // Counted is how much of a run was counted.
 type Counted struct {
+	seq                                        uint64 // in RAW, of the last entry; 0: it is of another RAW
 	started, ended                             bool
 	lines, malformed, unknown, drift           int64
 	bytes, errBytes, dropped, gaps, unreadable int64
@@ -177,12 +178,15 @@ type Counted struct {
 // eventTokens are the tokens of all kinds of events but the completion.
 var eventTokens = normalizer.Tokens()[:len(normalizer.Tokens())-1]
 
-// CountedOf returns a run that was counted completely.
-func CountedOf(r *runs.Record) Counted {
+// CountedOf returns a run that was counted completely. Its record is of the same RAW, or of another one.
+func CountedOf(r *runs.Record, same bool) Counted {
 	c := Counted{
 		started: r.StartedAt != 0, ended: r.State.Final(),
 		lines: r.Lines, malformed: r.Malformed, unknown: r.Unknown,
 		bytes: r.Bytes, errBytes: r.ErrBytes, dropped: r.Dropped, gaps: r.Gaps, unreadable: r.Bad,
+	}
+	if same {
+		c.seq = r.Seq
 	}
 	if s := r.Spent(); s.Total != nil && !s.Earlier {
 		c.tokens, c.thought = tokens(s.Total), s.Total.ReasoningOutput
@@ -196,13 +200,19 @@ func CountedOf(r *runs.Record) Counted {
 	return c
 }
 
-// Covers reports whether all lines of a record were counted, and if it has ended, its end.
-func (c *Counted) Covers(r *runs.Record) bool { return c.ended || r.Lines < c.lines }
+// Covers reports whether the entry after those of a record was counted. In another RAW only lines tell
+// that: what was behind the last one is counted again.
+func (c *Counted) Covers(r *runs.Record) bool {
+	if c.ended || c.seq == 0 {
+		return c.ended || r.Lines < c.lines
+	}
+	return r.Seq < c.seq
+}
 
 // Record adds what a record has beyond what was counted of its run. Nothing is counted twice: what
 // is smaller than before counts again once it is larger.
 func (a *Agent) Record(c *Counted, r *runs.Record) {
-	to, now := a.now, CountedOf(r)
+	to, now := a.now, CountedOf(r, true)
 	if now.started && !c.started {
 		to.started[oneOf(r.Source, sources)]++
 		if r.QueuedAt != 0 {
@@ -220,7 +230,7 @@ func (a *Agent) Record(c *Counted, r *runs.Record) {
 		to.ended[how] = ended
 		to.events[normalizer.CompletionToken]++
 	}
-	now.started, now.ended = now.started || c.started, now.ended || c.ended
+	now.seq, now.started, now.ended = c.seq, now.started || c.started, now.ended || c.ended
 	if v := (versioned{
 		more(&now.lines, c.lines), more(&now.malformed, c.malformed), more(&now.unknown, c.unknown),
 		more(&now.drift, c.drift),

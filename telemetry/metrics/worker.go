@@ -48,8 +48,10 @@ func newWorker(s set) *Worker {
 	slots := s.desc(prometheus.GaugeValue, "worker_slots", "Maximum number of tasks that the worker runs at a time.")
 	spool := s.desc(prometheus.GaugeValue, "worker_spool_bytes",
 		"Bytes of output in the directories of the runs that the worker drives.")
-	unsent := s.desc(prometheus.GaugeValue, "worker_unsent_bytes", "Bytes of output that RAW does not have yet.")
-	waiting := s.desc(prometheus.GaugeValue, "worker_unsent_runs", "Runs with output that RAW does not have yet.")
+	unsent := s.desc(prometheus.GaugeValue, "worker_unsent_bytes",
+		"Bytes of output that RAW lacks, unless they only begin a line.")
+	waiting := s.desc(prometheus.GaugeValue, "worker_unsent_runs",
+		"Runs with output that RAW lacks, unless it only begins a line.")
 	kept := s.desc(prometheus.GaugeValue, "worker_kept_runs",
 		"Runs that the worker drives and that take messages; asleep: without a process.", "state")
 	messages := s.desc(prometheus.GaugeValue, "worker_messages", "Messages for these runs that wait for their turn.")

@@ -31,10 +31,28 @@ const (
 	Question             // of the agent, from when it is asked until it is settled
 )
 
-// Place is the place of an event in the output of its run.
+// Place is the place of an event in the output of its run, or of one of no line in its raw log.
 type Place struct {
+	Raw  uint64 // of its entry, if Line is 0
 	Line uint64
 	Part int
+}
+
+func placeOf(e runs.Event) Place {
+	p := Place{Line: e.Line, Part: e.Part}
+	if e.Line == 0 { // counted by entry of the raw log
+		p.Raw = e.Raw
+	}
+	return p
+}
+
+// id identifies the event in its run.
+func (p Place) id() string {
+	s := strconv.FormatUint(p.Line, 10) + "." + strconv.Itoa(p.Part)
+	if p.Line == 0 {
+		s += "@" + strconv.FormatUint(p.Raw, 10)
+	}
+	return s
 }
 
 // Span is a span that has ended.
@@ -45,7 +63,8 @@ type Span struct {
 	Start, End int64   // Unix milliseconds
 	Begin      Place   // of the first event
 	Last       Place   // of the event that ended it
-	Seq        uint64  // of that event, in EVENTS
+	Raw, Seq   uint64  // of that event, in RAW and in EVENTS
+	After      Place   // of the event that ended the turn before; zero: there was none
 
 	Thread     string // if known
 	Error      string // class of the error; "": none
@@ -56,7 +75,6 @@ type Span struct {
 	Total   bool        // Tokens include those of the thread before this run
 	Ended   bool        // the agent ended it
 	Message *Place      // of the last text for the user
-	After   Place       // of the event that ended the turn before; zero: there was none
 
 	// Only of a call.
 	Tool, ToolKind, Call string
@@ -131,7 +149,7 @@ func (r *Run) Size() int {
 // Apply folds the next event, and returns the spans that it ends: those of calls, then those
 // of turns, and that of the run after its completion.
 func (r *Run) Apply(e runs.Event) []Span {
-	at := Place{e.Line, e.Part}
+	at := placeOf(e)
 	if !r.begun {
 		r.begun, r.start, r.begin = true, e.Time, at
 	}
@@ -166,18 +184,9 @@ func (r *Run) Apply(e runs.Event) []Span {
 // open begins a turn unless one is open.
 func (r *Run) open(e runs.Event) {
 	if r.turn == nil {
-		at := Place{e.Line, e.Part}
-		r.turn = &turn{start: e.Time, begin: at, id: runs.SpanID(r.run, "turn "+place(e))}
+		at := placeOf(e)
+		r.turn = &turn{start: e.Time, begin: at, id: runs.SpanID(r.run, "turn "+at.id())}
 	}
-}
-
-// place identifies an event in its run.
-func place(e runs.Event) string {
-	s := strconv.FormatUint(e.Line, 10) + "." + strconv.Itoa(e.Part)
-	if e.Line == 0 { // counted by entry of the raw log
-		s += "@" + strconv.FormatUint(e.Raw, 10)
-	}
-	return s
 }
 
 // status folds a status or an error.
@@ -216,7 +225,7 @@ func (r *Run) ask(e runs.Event, m message) []Span {
 		}
 		r.asked = append(r.asked, &call{
 			key: cut(m.asked.Call, maxName), question: cut(m.asked.ID, maxName), kind: cut(m.asked.Kind, maxName),
-			start: e.Time, begin: Place{e.Line, e.Part}, id: runs.SpanID(r.run, "question "+place(e)), parent: parent,
+			start: e.Time, begin: placeOf(e), id: runs.SpanID(r.run, "question "+placeOf(e).id()), parent: parent,
 		})
 	}
 	return r.settle(e, m.settled, func(q *call) bool { return m.settled.ID != "" && q.question == m.settled.ID })
@@ -270,7 +279,7 @@ func (r *Run) newCall(e runs.Event, m message) *call {
 	}
 	return &call{
 		key: m.key(), name: cut(m.tool.Name, maxName), kind: cut(m.tool.Kind, maxName), start: e.Time,
-		begin: Place{e.Line, e.Part}, id: runs.SpanID(r.run, "tool "+place(e)), parent: r.parent(),
+		begin: placeOf(e), id: runs.SpanID(r.run, "tool "+placeOf(e).id()), parent: r.parent(),
 		sub: slices.Contains(r.of.Tools.Inner, m.tool.Name),
 	}
 }
@@ -346,7 +355,7 @@ func (r *Run) ended(c *call, e runs.Event, failure string, code *int, incomplete
 func (r *Run) span(kind kind, e runs.Event, id, parent [8]byte, start int64, begin Place) Span {
 	return Span{
 		Kind: kind, Run: r.run, Agent: r.agent, ID: id, Parent: parent, Start: start, End: max(e.Time, start),
-		Begin: begin, Last: Place{e.Line, e.Part}, Seq: e.Seq, Thread: r.thread,
+		Begin: begin, Last: placeOf(e), Raw: e.Raw, Seq: e.Seq, After: r.before, Thread: r.thread,
 	}
 }
 
@@ -366,7 +375,7 @@ func (r *Run) end(e runs.Event, ended bool, failure string) (out []Span) {
 	s := r.span(Turn, e, t.id, runs.SpanID(r.run, "run"), t.start, t.begin)
 	s.Tokens, s.Total, s.Ended, s.Message = t.tokens, t.total, ended, t.message
 	s.Error, s.Incomplete = failure, !ended && failure == ""
-	s.After, r.before = r.before, s.Last
+	r.before = s.Last
 	return append(out, s)
 }
 
