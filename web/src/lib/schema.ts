@@ -579,7 +579,7 @@ export interface Run {
   continues?: string;
   /** Of a live run that is kept. */
   conversation?: Conversation;
-  /** Cost of the run with its sub-agents in US dollars, as the agent tells it; absent: unknown. */
+  /** Cost of the run with its sub-agents in US dollars, as the agent tells it; absent: unknown, or with that of earlier runs. */
   costUsd?: number;
   /** What the agent is doing; absent: unknown, or not working. */
   doing?: Doing;
@@ -753,7 +753,7 @@ export interface RunSummary {
   continuedBy?: string;
   /** First run of the task that this run resumes. */
   continues?: string;
-  /** Cost of the run with its sub-agents in US dollars, as the agent tells it; absent: unknown. */
+  /** Cost of the run with its sub-agents in US dollars, as the agent tells it; absent: unknown, or with that of earlier runs. */
   costUsd?: number;
   /** What the agent is doing; absent: unknown, or not working. */
   doing?: Doing;
