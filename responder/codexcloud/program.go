@@ -3,7 +3,6 @@ package codexcloud
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,12 +90,8 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 		}
 		return output{}, c.failure(reasonSpawn, err)
 	}
-	err = cmd.Wait()
-	// A process that still holds the output belongs to the group, so the group's
-	// number is not reused while it lives.
-	if errors.Is(err, exec.ErrWaitDelay) {
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-	}
+	_ = cmd.Wait()                                // the state of the process says how it ended
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left: the group's number is in use while any of it lives
 	o := output{exit: cmd.ProcessState.ExitCode(), stdout: stdout.b, cut: stdout.cut, stderr: stderr.b}
 	o.took = time.Since(begun)
 	switch {

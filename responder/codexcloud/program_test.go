@@ -66,6 +66,20 @@ func TestHungProgramIsEndedWithItsGroup(t *testing.T) {
 	}
 }
 
+// TestProgramThatFailsLeavesNoProcess: one that it started, and that holds the output.
+func TestProgramThatFailsLeavesNoProcess(t *testing.T) {
+	t.Parallel()
+	p, service := standinProgram(t)
+	if err := service.Change(func(st *standin.State) { st.Behave["status"] = standin.Leave }); err != nil {
+		t.Fatal(err)
+	}
+	o, err := p.call(t.Context(), call{args: []string{"status", "task_1"}, timeout: time.Minute})
+	if err != nil || o.exit != 1 {
+		t.Errorf("exit %d, %v", o.exit, err)
+	}
+	service.AwaitGone(t)
+}
+
 // TestOutputIsBounded: a program that prints more than the limit still ends.
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
