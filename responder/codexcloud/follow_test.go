@@ -209,6 +209,32 @@ func TestMissingTaskDoesNotDelayOthers(t *testing.T) {
 	})
 }
 
+// TestFailingTaskDoesNotStopOthers: also if it fails as if all would, and if the list is of no help.
+func TestFailingTaskDoesNotStopOthers(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []string{reasonTimeout, reasonPermission, reasonNetwork, reasonRateLimit} {
+		for n := 2; n <= 12; n += 2 { // the order of new tasks is random
+			synctest.Test(t, func(t *testing.T) {
+				s := newMemService("PENDING", "PENDING", "PENDING", "READY")
+				s.fail["list"] = &Failure{Command: "list", Reason: reasonUnreadable}
+				logs := newMemLogs()
+				d := memDriver(logs, s)
+				bad := submit(t, d)
+				s.fail["status "+bad.ID] = &Failure{Command: "status", Reason: reason}
+				for range n - 1 {
+					submit(t, d)
+				}
+				if err := follow(t.Context(), d, logs, 4*time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				if open, _ := logs.open(t.Context()); len(open) != 1 || open[0].Run != bad.Run {
+					t.Errorf("%s, %d tasks: open are %v", reason, n, open)
+				}
+			})
+		}
+	}
+}
+
 func TestRunWithoutATaskEndsAsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
