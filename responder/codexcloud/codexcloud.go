@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -77,6 +78,9 @@ type Driver struct {
 	minInterval, maxInterval time.Duration
 	log                      *zap.Logger
 	call                     func(context.Context, call) (output, error)
+
+	stop     sync.Once
+	stopping chan struct{} // closed by Stop
 }
 
 // New returns a driver. It starts nothing; it creates the scratch directory and
@@ -92,8 +96,12 @@ func New(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	log := cmp.Or(cfg.Log, zap.NewNop()).Named("cloud")
-	return &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: log, call: p.call}, nil
+	return &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: log, call: p.call,
+		stopping: make(chan struct{})}, nil
 }
+
+// Stop ends submissions whose callers have left, now and later: the process is about to end.
+func (d *Driver) Stop() { d.stop.Do(func() { close(d.stopping) }) }
 
 func newProgram(command []string, scratch string, env []string) (*program, error) {
 	if scratch == "" {

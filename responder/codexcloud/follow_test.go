@@ -23,7 +23,8 @@ import (
 )
 
 func memDriver(logs logs, s *memService) *Driver {
-	return &Driver{logs: logs, minInterval: 5 * time.Second, maxInterval: time.Minute, log: zap.NewNop(), call: s.call}
+	return &Driver{logs: logs, minInterval: 5 * time.Second, maxInterval: time.Minute, log: zap.NewNop(), call: s.call,
+		stopping: make(chan struct{})}
 }
 
 func submit(t testing.TB, d *Driver) Submitted {
@@ -507,16 +508,18 @@ func TestSubmitChecksEverythingAtOnce(t *testing.T) {
 	}
 }
 
-// TestAcceptedTaskGetsARunAfterADisconnect: the client disconnects when the service has
-// accepted the task.
+// TestAcceptedTaskGetsARunAfterADisconnect: the client disconnects while the program hands the task over.
 func TestAcceptedTaskGetsARunAfterADisconnect(t *testing.T) {
 	logs, s := newMemLogs(), newMemService("PENDING")
 	ctx, cancel := context.WithCancel(t.Context())
 	d := memDriver(logs, s)
 	d.call = func(ctx context.Context, c call) (output, error) {
-		o, err := s.call(ctx, c)
 		cancel()
-		return o, err
+		<-c.left
+		if ctx.Err() != nil {
+			return output{exit: -1}, ctx.Err()
+		}
+		return s.call(ctx, c)
 	}
 	got, err := d.Submit(ctx, Request{Prompt: "Go.", Environment: "env"})
 	if err != nil {
@@ -527,4 +530,32 @@ func TestAcceptedTaskGetsARunAfterADisconnect(t *testing.T) {
 		r.Cloud.ID != got.ID || r.Cloud.URL != standin.URL(got.ID) || r.StartedAt != got.At {
 		t.Errorf("%s", r.JSON())
 	}
+}
+
+// TestStopEndsWhatNobodyWaitsFor: a program that hands a task over, once its client has disconnected, too.
+func TestStopEndsWhatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, first := range []string{"stop", "disconnect"} {
+			ctx, disconnect := context.WithCancel(t.Context())
+			d := memDriver(newMemLogs(), newMemService())
+			ends := []func(){disconnect, d.Stop}
+			if first == "stop" {
+				slices.Reverse(ends)
+			}
+			d.call = func(ctx context.Context, c call) (output, error) {
+				ends[0]()
+				synctest.Wait()
+				if err := ctx.Err(); err != nil {
+					t.Errorf("%s: it has ended too early", first)
+				}
+				ends[1]()
+				<-ctx.Done()
+				return output{exit: -1}, ctx.Err()
+			}
+			if got, err := d.Submit(ctx, Request{Prompt: "Go.", Environment: "env"}); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %+v, %v", first, got, err)
+			}
+		}
+	})
 }

@@ -29,6 +29,7 @@ type call struct {
 	stdin   *string  // nil: /dev/null
 	limit   int      // of stdout, in bytes; 0: maxStdout
 	timeout time.Duration
+	left    <-chan struct{} // once closed, the program is not started any more; nil: that is up to the context
 }
 
 // output is the result of a call.
@@ -56,6 +57,8 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 	select {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()
+	case <-c.left:
+		return output{}, context.Canceled
 	case <-ctx.Done():
 		return output{}, ctx.Err()
 	}
