@@ -124,7 +124,7 @@ func newProgram(command []string, scratch string, env []string) (*program, error
 		env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LINESMAN_") })
 	}
 	p := &program{command: command, scratch: scratch, env: append(env[:len(env):len(env)], "NO_COLOR=1"),
-		slots: make(chan struct{}, maxCalls)}
+		slots: make(chan struct{}, maxCalls), submits: make(chan struct{}, maxSubmits)}
 	p.sweep(time.Now())
 	return p, nil
 }

@@ -14,7 +14,9 @@ import (
 
 // Limits of a call.
 const (
-	maxCalls     = 4 // concurrent calls; others wait
+	maxCalls     = 4            // concurrent calls; others wait
+	maxSubmits   = maxCalls - 1 // of these, submissions; polls need the other one
+	slotTimeout  = 45 * time.Second
 	execTimeout  = 2 * time.Minute
 	lookTimeout  = 30 * time.Second
 	drainTimeout = 2 * time.Second // for processes that still hold the output after the program has exited
@@ -47,21 +49,19 @@ type program struct {
 	scratch string
 	env     []string
 	slots   chan struct{}
+	submits chan struct{} // slots of submissions, which need one of slots, too
 }
 
 // call runs the program once. The error is that of ctx, or a [*Failure] if the
-// program could not be started or exceeded its time limit: the output is then
+// program was not started or exceeded its time limit: the output is then
 // what it printed until it was killed. Every exit status is an output. In any
 // case the process group is gone on return.
 func (p *program) call(ctx context.Context, c call) (output, error) {
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-c.left:
-		return output{}, context.Canceled
-	case <-ctx.Done():
-		return output{}, ctx.Err()
+	release, err := p.slot(ctx, c)
+	if err != nil {
+		return output{}, err
 	}
+	defer release()
 	dir, err := os.MkdirTemp(p.scratch, scratchPrefix+"*")
 	if err != nil {
 		return output{}, c.failure(reasonSpawn, err)
@@ -88,8 +88,8 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 	}
 	begun := time.Now()
 	if err := cmd.Start(); err != nil {
-		if ctx.Err() != nil {
-			return output{}, ctx.Err()
+		if limited.Err() != nil {
+			return output{}, c.notStarted(limited.Err())
 		}
 		return output{}, c.failure(reasonSpawn, err)
 	}
@@ -106,6 +106,45 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 		return o, f
 	}
 	return o, nil
+}
+
+// slot waits until the program may be started; then release must be called. The error is a [*Failure].
+func (p *program) slot(ctx context.Context, c call) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
+	defer cancel()
+	needed := []chan struct{}{p.slots}
+	if c.name() == "exec" {
+		needed = []chan struct{}{p.submits, p.slots}
+	}
+	taken := 0
+	release = func() {
+		for _, slots := range needed[:taken] {
+			<-slots
+		}
+	}
+	for taken < len(needed) && c.wanted(ctx) == nil {
+		select {
+		case needed[taken] <- struct{}{}:
+			taken++
+		case <-c.left:
+		case <-ctx.Done():
+		}
+	}
+	if err := c.wanted(ctx); err != nil {
+		release()
+		return nil, c.notStarted(err)
+	}
+	return release, nil
+}
+
+// wanted returns why a call need not be started any more, nil if it is.
+func (c call) wanted(ctx context.Context) error {
+	select {
+	case <-c.left:
+		return context.Canceled
+	default:
+		return ctx.Err()
+	}
 }
 
 const scratchPrefix = "call-"

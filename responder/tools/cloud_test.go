@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/codexcloud"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -350,5 +352,51 @@ func TestTaskThatIsTakenAndNotRecordedIsNotSubmittedAgain(t *testing.T) {
 		a.Error.Details["cloud_id"] == nil ||
 		a.Error.Details["web_ui_url"] == nil {
 		t.Errorf("%s", a.Envelope)
+	}
+}
+
+// leaver is a cloud whose first caller leaves as soon as it is asked.
+type leaver struct {
+	*codexcloud.Driver
+	leave context.CancelFunc
+}
+
+func (l *leaver) Submit(ctx context.Context, r codexcloud.Request) (codexcloud.Submitted, error) {
+	l.leave()
+	return l.Driver.Submit(ctx, r)
+}
+
+// TestSubmissionThatWaitedInVainCanBeRepeated: its client left before there was a slot for it, so its key is free.
+func TestSubmissionThatWaitedInVainCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	c := newCloudStage(t, nil)
+	c.change(t, func(st *standin.State) { st.Behave["exec"] = standin.Hang })
+	ctx, end := context.WithCancel(t.Context())
+	var hung sync.WaitGroup
+	for range 3 { // all slots of submissions
+		hung.Go(func() { _, _ = c.driver.Submit(ctx, codexcloud.Request{Prompt: "Hang.", Environment: "env"}) })
+	}
+	for range 3 {
+		c.service.AwaitHung(t)
+	}
+	waiting, leave := context.WithCancel(t.Context())
+	c.serve(t, func(cfg *responder.Config) {
+		cfg.Cloud, cfg.Requests = &leaver{c.driver, leave}, &idempotency.Requests{Store: streams(cfg).RequestStore()}
+	})
+	q := api.CloudSubmission{Prompt: "Go.", Environment: "env", Once: api.Once{Key: "a-key-of-16-letters"}}
+	if got, err := c.Service.SubmitCloud(waiting, q); err == nil {
+		t.Errorf("without a slot: %+v", got)
+	}
+	c.change(t, func(st *standin.State) { clear(st.Behave) })
+	end()
+	c.driver.Stop()
+	hung.Wait()
+	got, err := c.Service.SubmitCloud(t.Context(), q)
+	if err != nil || got.Replayed {
+		t.Fatalf("again: %+v, %v", got, err)
+	}
+	c.Await(got.Run, servicetest.Working)
+	if st, err := c.service.State(); err != nil || len(st.Tasks) != 1 {
+		t.Errorf("%d tasks, %v", len(st.Tasks), err)
 	}
 }
