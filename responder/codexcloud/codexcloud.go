@@ -9,7 +9,8 @@
 // reads the log and resumes; several may follow the same runs, and the fence of
 // the log refuses all but the first to write a change, so nothing is written
 // twice. One thing is lost by a kill: a task that the service accepted and
-// whose run had no entry yet. The service has it, and no run shows it.
+// whose run did not name it yet. The service has it, and no run shows it; a run
+// that had only its start entry ends as lost.
 //
 // The program is run without a shell, in an empty directory of ours (it writes
 // error.log into the current one), with limits on time and output, and ended

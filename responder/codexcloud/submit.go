@@ -37,7 +37,7 @@ const (
 
 // Submitted is a task that the service accepted.
 type Submitted struct {
-	Run string // run id; "": its log could not be created
+	Run string // run id; "": its log was not begun
 	ID  string // the service's id
 	URL string // URL of its page
 	At  int64  // when it was accepted, Unix milliseconds
@@ -78,8 +78,8 @@ func (r *Request) Check() error {
 // Submit submits a task to the service, and creates the log of its run once the
 // service has accepted it. The error joins [runs.FieldError]s if the request is
 // invalid, and is a [*Failure] if the program failed. An accepted task is
-// returned even with an error: then it has no run. Once the program has started,
-// the end of ctx does not end it.
+// returned even with an error: then it has no run, or one that does not name it,
+// which ends as lost. Once the program has started, the end of ctx does not end it.
 func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	if err := r.Check(); err != nil {
 		return Submitted{}, err
@@ -111,7 +111,7 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 		Type: "cloud.submitted", ID: id, URL: url, Environment: r.Environment, Attempts: attempts,
 	})
 	if err != nil {
-		return s, fmt.Errorf("submit: cloud task %s was accepted, but its run cannot be created: %w", id, err)
+		return s, fmt.Errorf("submit: cloud task %s was accepted, but its run cannot be written: %w", id, err)
 	}
 	d.log.Info("submitted", zap.String("run", s.Run), zap.String("task", id))
 	return s, nil
@@ -134,8 +134,8 @@ func (d *Driver) outliving(caller context.Context) (ctx context.Context, done co
 	return ctx, done
 }
 
-// begin creates the log of a new run and returns its id. The error is
-// [runs.ErrKnownRun] if the id is in use.
+// begin creates the log of a new run and returns its id, also with an error if the log
+// has begun. The error is [runs.ErrKnownRun] if the id is in use.
 func (d *Driver) begin(
 	ctx context.Context, run string, at int64, start runs.Start, line submittedLine,
 ) (string, error) {

@@ -355,6 +355,46 @@ func TestTaskThatIsTakenAndNotRecordedIsNotSubmittedAgain(t *testing.T) {
 	}
 }
 
+// oneEntry lets a log begin, and takes nothing more.
+type oneEntry struct{ logs }
+
+type beginning struct{ codexcloud.Log }
+
+func (l oneEntry) Open(ctx context.Context, agent, run string, m runs.Mark) (codexcloud.Log, error) {
+	log, err := l.logs.Open(ctx, agent, run, m)
+	return beginning{log}, err
+}
+
+func (b beginning) Append(ctx context.Context, e runs.Entry) error {
+	if b.Mark().Seq != 0 {
+		return errors.New("the streams are gone")
+	}
+	return b.Log.Append(ctx, e)
+}
+
+func TestTaskWhoseRunDoesNotNameItIsNotSubmittedAgain(t *testing.T) {
+	t.Parallel()
+	c := newCloudStage(t, nil)
+	command, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver, err := codexcloud.New(codexcloud.Config{Command: []string{command}, Scratch: t.TempDir(),
+		Logs: oneEntry{logs{c.Operator}}, Env: c.service.Env()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.serve(t, func(cfg *responder.Config) { cfg.Cloud = driver })
+	a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`)
+	run, _ := a.Error.Details["task_id"].(string)
+	if a.Error.Code != "TOOL_ERROR" || a.Error.Retryable || a.Error.Details["reason"] != "not_recorded" ||
+		a.Error.Details["cloud_id"] == nil || a.Error.Details["web_ui_url"] == nil || run == "" ||
+		strings.Contains(a.Error.Message, "created") {
+		t.Fatalf("%s", a.Envelope)
+	}
+	c.Await(run, servicetest.Working)
+}
+
 // leaver is a cloud whose first caller leaves as soon as it is asked.
 type leaver struct {
 	*codexcloud.Driver
