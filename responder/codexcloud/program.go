@@ -14,9 +14,9 @@ import (
 
 // Limits of a call.
 const (
-	maxCalls     = 4            // concurrent calls; others wait
+	maxCalls     = 5            // concurrent calls; others wait
 	maxSubmits   = maxCalls - 1 // of these, submissions; polls need the other one
-	slotTimeout  = 45 * time.Second
+	slotTimeout  = 2 * time.Minute
 	execTimeout  = 2 * time.Minute
 	lookTimeout  = 30 * time.Second
 	drainTimeout = 2 * time.Second // for processes that still hold the output after the program has exited

@@ -413,10 +413,10 @@ func TestSubmissionThatWaitedInVainCanBeRepeated(t *testing.T) {
 	c.change(t, func(st *standin.State) { st.Behave["exec"] = standin.Hang })
 	ctx, end := context.WithCancel(t.Context())
 	var hung sync.WaitGroup
-	for range 3 { // all slots of submissions
+	for range 4 { // all slots of submissions
 		hung.Go(func() { _, _ = c.driver.Submit(ctx, codexcloud.Request{Prompt: "Hang.", Environment: "env"}) })
 	}
-	for range 3 {
+	for range 4 {
 		c.service.AwaitHung(t)
 	}
 	waiting, leave := context.WithCancel(t.Context())
