@@ -105,7 +105,7 @@ func (c call) failure(reason string, err error) *Failure {
 // notStarted reports a call that was given up before the program started.
 func (c call) notStarted(cause error) *Failure {
 	return &Failure{Command: c.name(), Exit: -1, Reason: reasonBusy, cause: cause,
-		Suggestion: "Try again once other submissions to Codex Cloud have ended"}
+		Suggestion: "Try again once other calls of Codex Cloud have ended"}
 }
 
 // failed derives the failure from an output: from the table of known messages,
