@@ -27,7 +27,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -80,8 +79,8 @@ type Driver struct {
 	log                      *zap.Logger
 	call                     func(context.Context, call) (output, error)
 
-	stop     sync.Once
-	stopping chan struct{} // closed by Stop
+	stopping context.Context // ended by Stop
+	stop     context.CancelFunc
 }
 
 // New returns a driver. It starts nothing; it creates the scratch directory and
@@ -97,12 +96,13 @@ func New(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	log := cmp.Or(cfg.Log, zap.NewNop()).Named("cloud")
-	return &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: log, call: p.call,
-		stopping: make(chan struct{})}, nil
+	d := &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: log, call: p.call}
+	d.stopping, d.stop = context.WithCancel(context.Background())
+	return d, nil
 }
 
 // Stop ends submissions whose callers have left, now and later: the process is about to end.
-func (d *Driver) Stop() { d.stop.Do(func() { close(d.stopping) }) }
+func (d *Driver) Stop() { d.stop() }
 
 func newProgram(command []string, scratch string, env []string) (*program, error) {
 	if scratch == "" {

@@ -23,8 +23,9 @@ import (
 )
 
 func memDriver(logs logs, s *memService) *Driver {
-	return &Driver{logs: logs, minInterval: 5 * time.Second, maxInterval: time.Minute, log: zap.NewNop(), call: s.call,
-		stopping: make(chan struct{})}
+	d := &Driver{logs: logs, minInterval: 5 * time.Second, maxInterval: time.Minute, log: zap.NewNop(), call: s.call}
+	d.stopping, d.stop = context.WithCancel(context.Background())
+	return d
 }
 
 func submit(t testing.TB, d *Driver) Submitted {
@@ -515,7 +516,7 @@ func TestAcceptedTaskGetsARunAfterADisconnect(t *testing.T) {
 	d := memDriver(logs, s)
 	d.call = func(ctx context.Context, c call) (output, error) {
 		cancel()
-		<-c.left
+		<-c.waiting.Done()
 		if ctx.Err() != nil {
 			return output{exit: -1}, ctx.Err()
 		}

@@ -31,7 +31,7 @@ type call struct {
 	stdin   *string  // nil: /dev/null
 	limit   int      // of stdout, in bytes; 0: maxStdout
 	timeout time.Duration
-	left    <-chan struct{} // once closed, the program is not started any more; nil: that is up to the context
+	waiting context.Context // once it has ended, the program is not started any more; nil: that of the call
 }
 
 // output is the result of a call.
@@ -110,6 +110,9 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 
 // slot waits until the program may be started; then release must be called. The error is a [*Failure].
 func (p *program) slot(ctx context.Context, c call) (release func(), err error) {
+	if c.waiting != nil {
+		ctx = c.waiting
+	}
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	needed := []chan struct{}{p.slots}
@@ -122,29 +125,18 @@ func (p *program) slot(ctx context.Context, c call) (release func(), err error) 
 			<-slots
 		}
 	}
-	for taken < len(needed) && c.wanted(ctx) == nil {
+	for taken < len(needed) && ctx.Err() == nil {
 		select {
 		case needed[taken] <- struct{}{}:
 			taken++
-		case <-c.left:
 		case <-ctx.Done():
 		}
 	}
-	if err := c.wanted(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		release()
 		return nil, c.notStarted(err)
 	}
 	return release, nil
-}
-
-// wanted returns why a call need not be started any more, nil if it is.
-func (c call) wanted(ctx context.Context) error {
-	select {
-	case <-c.left:
-		return context.Canceled
-	default:
-		return ctx.Err()
-	}
 }
 
 const scratchPrefix = "call-"

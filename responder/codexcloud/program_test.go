@@ -166,7 +166,7 @@ func TestCallWithoutASlotDoesNothing(t *testing.T) {
 		cancel()
 		exec := call{args: []string{"exec", "--env=env", "Go."}, timeout: execTimeout}
 		abandoned := exec
-		abandoned.left = over.Done()
+		abandoned.waiting = over
 		began := time.Now()
 		for _, c := range []struct {
 			name string
@@ -190,11 +190,11 @@ func TestCallWithoutASlotDoesNothing(t *testing.T) {
 		}
 	})
 	p.slots = make(chan struct{}, maxCalls)
-	left := make(chan struct{})
-	close(left)
+	left, leave := context.WithCancel(t.Context())
+	leave()
 	for range 20 { // there is a slot, too
 		var f *Failure
-		_, err := p.call(t.Context(), call{args: []string{"list", "--json"}, timeout: time.Minute, left: left})
+		_, err := p.call(t.Context(), call{args: []string{"list", "--json"}, timeout: time.Minute, waiting: left})
 		if !errors.As(err, &f) || !f.NothingDone() {
 			t.Errorf("abandoned before its start: %v", err)
 		}

@@ -88,7 +88,7 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	c := call{
 		// With =, a value may begin with a dash. Without a branch the program would use that of its directory.
 		args:  []string{"exec", "--env=" + r.Environment, fmt.Sprintf("--attempts=%d", attempts), "--branch=main", "-"},
-		stdin: &r.Prompt, timeout: execTimeout, left: ctx.Done(),
+		stdin: &r.Prompt, timeout: execTimeout, waiting: ctx,
 	}
 	work, done := d.outliving(ctx)
 	defer done()
@@ -121,16 +121,13 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 // the task by then; but once the driver stops, too. Done releases it.
 func (d *Driver) outliving(caller context.Context) (ctx context.Context, done context.CancelFunc) {
 	ctx, done = context.WithCancel(context.WithoutCancel(caller))
-	go func() {
-		for _, end := range []<-chan struct{}{caller.Done(), d.stopping} {
-			select {
-			case <-end:
-			case <-ctx.Done():
-				return
-			}
+	context.AfterFunc(caller, func() {
+		select {
+		case <-d.stopping.Done():
+			done()
+		case <-ctx.Done():
 		}
-		done()
-	}()
+	})
 	return ctx, done
 }
 
