@@ -82,6 +82,8 @@ func (f *Failure) general() bool {
 	switch f.Reason {
 	case reasonNotFound, reasonNoDiff, reasonUnreadable, reasonExit:
 		return false
+	case reasonTimeout, reasonPermission: // a poll may fail so for its task alone
+		return f.Command == "list"
 	}
 	return true
 }

@@ -118,7 +118,7 @@ func (f *follower) round(ctx context.Context, now time.Time) {
 	for i, t := range due {
 		a, err := f.status(ctx, t.ID)
 		f.outcome(ctx, t, a, err)
-		if general(err) && !ofOne(err) { // the others would fail, too, for all that is known
+		if general(err) { // the others would fail, too, for all that is known
 			f.backOff(due[i+1:])
 			return
 		}
@@ -128,12 +128,6 @@ func (f *follower) round(ctx context.Context, now time.Time) {
 func general(err error) bool {
 	failure, ok := errors.AsType[*Failure](err)
 	return ok && failure.general()
-}
-
-// ofOne reports whether the failed poll of a task is taken to be due to that task alone.
-func ofOne(err error) bool {
-	failure, ok := errors.AsType[*Failure](err)
-	return ok && (failure.Reason == reasonTimeout || failure.Reason == reasonPermission)
 }
 
 // ready reads the log of t, and reports whether to poll the service.
@@ -234,7 +228,7 @@ func (f *follower) trouble(ctx context.Context, t *followed, err error) {
 		t.next = time.Now().Add(f.minInterval)
 		return
 	}
-	if general(err) && !ofOne(err) {
+	if general(err) {
 		f.program.report(f.log, "tasks cannot be polled", err)
 	} else {
 		t.wrong.report(f.log.With(zap.String("run", t.Run)), "a task cannot be polled", err)
