@@ -97,7 +97,7 @@ func mayBeShared(c *http.Cookie) bool {
 }
 
 // sealers are those of all sessions that this server accepts: its own, and those of a shared store;
-// not sure if there may be more of these.
+// sure is false if the shared key is not known.
 func (s *Server) sealers(ctx context.Context) (all []sealer, sure bool) {
 	own, shared := s.ownSealer(), s.sealer(ctx)
 	if shared.name == own.name {
@@ -230,7 +230,12 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		s.beginSession(w, r)
 	case http.MethodDelete:
-		all, _ := s.sealers(r.Context())
+		all, sure := s.sealers(r.Context())
+		for _, c := range r.Cookies() {
+			if !sure && mayBeShared(c) {
+				all = append(all, sealer{name: c.Name})
+			}
+		}
 		for _, seals := range all {
 			s.setCookie(w, r, seals, "", -time.Second)
 		}

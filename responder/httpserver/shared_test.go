@@ -311,6 +311,11 @@ func TestLinkOutlivesAServerThatKnowsNoKey(t *testing.T) {
 				t.Errorf("with %q: %d, want %d", cookies, w.Code, want)
 			}
 		}
+		out := call(late, "DELETE", "/session", "", "Cookie", "other=1; "+sealed+"; "+own.String())
+		if names := strings.Join(out.Header().Values("Set-Cookie"), "\n"); strings.Contains(names, "other=") ||
+			!strings.Contains(names, session.Name+"=;") || !strings.Contains(names, own.Name+"=;") {
+			t.Errorf("signing out leaves a session: %s", names)
+		}
 		store.lost = ""
 		time.Sleep(retryTime)
 		if w := call(late, "GET", "/v1/read", "", "Cookie", sealed); w.Code != http.StatusOK {
@@ -344,6 +349,40 @@ func TestUnknownTokenWhileTheStoreIsAway(t *testing.T) {
 			t.Errorf("once it is there: %d %s", w.Code, w.Body)
 		}
 		wantError(t, call(a, "GET", "/v1/read", "", "Authorization", "Bearer wrong"), http.StatusUnauthorized, "UNAUTHORIZED")
+	})
+}
+
+// A link is not used up by a server that cannot know its token, because the last read of the tokens failed.
+func TestLinkOutlivesAServerThatDoesNotKnowItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &values{}
+		a, b := sharing(t, store)
+		operator, err := SharedSignInPath(t.Context(), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := shareToken(t, store, "ci", Read)
+		w := call(a, "POST", "/signin", "", "Authorization", "Bearer "+token)
+		var made struct{ Code string }
+		if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || w.Code != http.StatusCreated {
+			t.Fatal(w.Code, w.Body, err)
+		}
+		session := cookie(call(a, "POST", "/session", `{"token": "`+token+`"}`, "Content-Type", "application/json"))
+		store.set(true)
+		time.Sleep(sharedTime)
+		wantError(t, call(b, "GET", "/v1/read", "", "Authorization", "Bearer "+token), http.StatusServiceUnavailable,
+			"UNAVAILABLE")
+		store.set(false)
+		wantError(t, call(b, "GET", SignInPath(made.Code), ""), http.StatusServiceUnavailable, "UNAVAILABLE")
+		wantError(t, call(b, "GET", "/signin?code=used", "", "Cookie", session.String()), http.StatusServiceUnavailable,
+			"UNAVAILABLE")
+		if w := call(b, "GET", operator, ""); w.Code != http.StatusSeeOther {
+			t.Errorf("a link of the operator: %d %s", w.Code, w.Body)
+		}
+		time.Sleep(retryTime)
+		if w := call(b, "GET", SignInPath(made.Code), ""); w.Code != http.StatusSeeOther {
+			t.Errorf("once its token is known: %d %s", w.Code, w.Body)
+		}
 	})
 }
 
