@@ -98,7 +98,7 @@ func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run strin
 		s.log.Error("a task of Codex Cloud is not followed by a run", zap.String("task", sub.ID), zap.Error(err))
 		problem := "its run could not be created"
 		if sub.Run != "" {
-			problem = "its run could not be told which task it is, and will end as lost"
+			problem = "its run could not be told which task it is, and may end as lost"
 		}
 		return outcome{}, &api.Error{
 			Code:    api.ProgramFailed,

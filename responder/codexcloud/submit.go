@@ -79,7 +79,7 @@ func (r *Request) Check() error {
 // service has accepted it. The error joins [runs.FieldError]s if the request is
 // invalid, and is a [*Failure] if the program failed. An accepted task is
 // returned even with an error: then it has no run, or one that does not name it,
-// which ends as lost. Once the program has started, the end of ctx does not end it.
+// which may end as lost. Once the program has started, the end of ctx does not end it.
 func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	if err := r.Check(); err != nil {
 		return Submitted{}, err
