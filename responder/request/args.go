@@ -165,8 +165,6 @@ func (a *Args) argument(name, raw string) {
 	if before := a.found(p.Name); before != nil {
 		switch {
 		case before.repeated(raw):
-		case before.preset && before.name == name:
-			a.Wrong(name, "is given twice, with another value")
 		case before.name == name:
 			a.Wrong(name, "is given twice")
 		case !same(before.raw, raw):

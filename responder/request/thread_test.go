@@ -42,10 +42,10 @@ func TestObjectMayRepeatAPreset(t *testing.T) {
 	presets := []request.Preset{{Name: "task_id", Value: "T-é/1"}, {Name: "reason", Value: "enough"}}
 	for arguments, want := range map[string]string{
 		`{}`: "", `{"task_id":"T-é/1"}`: "", `{"task_id":"T-\u00e9\/1"}`: "", `{"taskId":"T-é/1"}`: "",
-		`{"task_id":"T-2"}`:                     "task_id: is given twice, with another value",
-		`{"task_id":7}`:                         "task_id: is given twice, with another value",
+		`{"task_id":"T-2"}`:                     "task_id: is given twice",
+		`{"task_id":7}`:                         "task_id: is given twice",
 		`{"taskId":"T-2"}`:                      "taskId: is given as task_id too, with another value",
-		`{"reason":""}`:                         "reason: is given twice, with another value",
+		`{"reason":""}`:                         "reason: is given twice",
 		`{"format":"json","format":"json"}`:     "format: is given twice",
 		`{"task_id":"T-é/1","reason":"enough"}`: "",
 	} {
