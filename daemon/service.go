@@ -174,6 +174,7 @@ func (c Config) toAllow() string {
 // webhooks and exports traces, until ctx ends.
 func (s *service) answer(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	context.AfterFunc(ctx, s.cloud.Stop)
 	group.Go(func() error { return s.Service.Run(ctx) })
 	group.Go(func() error {
 		return natsapi.Serve(ctx, natsapi.Config{

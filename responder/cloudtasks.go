@@ -95,11 +95,15 @@ func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run strin
 		s.unregister(ctx, run, q.Webhook)
 	}
 	if err != nil && sub.ID != "" {
-		s.log.Error("a task of Codex Cloud has no run", zap.String("task", sub.ID), zap.Error(err))
+		s.log.Error("a task of Codex Cloud is not followed by a run", zap.String("task", sub.ID), zap.Error(err))
+		problem := "its run could not be created"
+		if sub.Run != "" {
+			problem = "its run could not be told which task it is, and may end as lost"
+		}
 		return outcome{}, &api.Error{
 			Code:    api.ProgramFailed,
-			Message: "Codex Cloud accepted the task, but its run could not be created: do not submit it again",
-			Reason:  api.ReasonNotRecorded, CloudID: sub.ID, WebURL: sub.URL,
+			Message: "Codex Cloud accepted the task, but " + problem + ": do not submit it again",
+			Reason:  api.ReasonNotRecorded, Run: sub.Run, CloudID: sub.ID, WebURL: sub.URL,
 		}
 	}
 	if err != nil {

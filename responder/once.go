@@ -20,7 +20,7 @@ import (
 const (
 	submitLease = 30 * time.Second
 	cancelLease = 45 * time.Second
-	cloudLease  = 4 * time.Minute // the program has two minutes, and its run's log one
+	cloudLease  = 6 * time.Minute // the program waits for two minutes and has two, and its run's log one
 )
 
 // outcome is the stored outcome of a request with a key: everything that its answer

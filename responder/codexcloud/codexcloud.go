@@ -9,7 +9,8 @@
 // reads the log and resumes; several may follow the same runs, and the fence of
 // the log refuses all but the first to write a change, so nothing is written
 // twice. One thing is lost by a kill: a task that the service accepted and
-// whose run had no entry yet. The service has it, and no run shows it.
+// whose run did not name it yet. The service has it, and no run shows it; a run
+// that had only its start entry ends as lost.
 //
 // The program is run without a shell, in an empty directory of ours (it writes
 // error.log into the current one), with limits on time and output, and ended
@@ -77,6 +78,9 @@ type Driver struct {
 	minInterval, maxInterval time.Duration
 	log                      *zap.Logger
 	call                     func(context.Context, call) (output, error)
+
+	stopping context.Context // ended by Stop
+	stop     context.CancelFunc
 }
 
 // New returns a driver. It starts nothing; it creates the scratch directory and
@@ -92,8 +96,13 @@ func New(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	log := cmp.Or(cfg.Log, zap.NewNop()).Named("cloud")
-	return &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: log, call: p.call}, nil
+	d := &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: log, call: p.call}
+	d.stopping, d.stop = context.WithCancel(context.Background())
+	return d, nil
 }
+
+// Stop ends submissions whose callers have left, now and later: the process is about to end.
+func (d *Driver) Stop() { d.stop() }
 
 func newProgram(command []string, scratch string, env []string) (*program, error) {
 	if scratch == "" {
@@ -116,7 +125,7 @@ func newProgram(command []string, scratch string, env []string) (*program, error
 		env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LINESMAN_") })
 	}
 	p := &program{command: command, scratch: scratch, env: append(env[:len(env):len(env)], "NO_COLOR=1"),
-		slots: make(chan struct{}, maxCalls)}
+		slots: make(chan struct{}, maxCalls), submits: make(chan struct{}, maxSubmits)}
 	p.sweep(time.Now())
 	return p, nil
 }

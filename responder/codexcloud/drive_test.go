@@ -509,19 +509,20 @@ func TestProgramThatFailsIsAFailureWithoutARun(t *testing.T) {
 }
 
 // TestAcceptedTaskGetsARun: an accepted task gets a run, even if the program
-// hangs afterwards and the client has disconnected.
+// hangs afterwards, the client has disconnected, and the driver is stopped.
 func TestAcceptedTaskGetsARun(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.change(t, func(st *standin.State) { st.Behave["exec"] = standin.LateHang })
 	ctx, cancel := context.WithCancel(t.Context())
 	awaited := make(chan struct{})
+	d := s.driver(t, s.config())
 	go func() {
 		defer close(awaited)
+		defer d.Stop()
 		defer cancel()
 		s.service.AwaitHung(t)
 	}()
-	d := s.driver(t, s.config())
 	got, err := d.Submit(ctx, codexcloud.Request{Prompt: "Go.", Environment: "env"})
 	<-awaited
 	if err != nil || got.Run == "" || got.ID != s.state(t).Tasks[0].ID {

@@ -23,6 +23,8 @@ type Failure struct {
 	Reason     string        // see below
 	Suggestion string        // how to solve the problem, for people
 	Elapsed    time.Duration // of the call; 0: nothing ran
+
+	cause error // of one that was not started; nil: not known
 }
 
 // maxFailureText limits the stderr of a [Failure], in bytes.
@@ -30,6 +32,7 @@ const maxFailureText = 1024
 
 // The reasons of a [Failure].
 const (
+	reasonBusy        = "busy"            // it was not started: it waited for other calls
 	reasonSpawn       = "spawn_error"     // the program could not be started
 	reasonTimeout     = "process_killed"  // it exceeded its time limit
 	reasonUsage       = "usage"           // it rejected its arguments
@@ -53,10 +56,14 @@ func (f *Failure) Error() string {
 	return text
 }
 
+// Unwrap returns what ended the wait for other calls.
+func (f *Failure) Unwrap() error { return f.cause }
+
 // NothingDone reports whether it is certain that nothing was done.
 func (f *Failure) NothingDone() bool {
 	switch f.Reason {
-	case reasonSpawn, reasonUsage, reasonNotSignedIn, reasonRateLimit, reasonPermission, reasonNotGit, reasonNotFound:
+	case reasonBusy, reasonSpawn, reasonUsage, reasonNotSignedIn, reasonRateLimit, reasonPermission, reasonNotGit,
+		reasonNotFound:
 		return true
 	}
 	return false
@@ -64,7 +71,7 @@ func (f *Failure) NothingDone() bool {
 
 // Passes reports whether the same call may succeed later.
 func (f *Failure) Passes() bool {
-	return f.Reason == reasonNetwork || f.Reason == reasonRateLimit || f.Reason == reasonSlow
+	return f.Reason == reasonBusy || f.Reason == reasonNetwork || f.Reason == reasonRateLimit || f.Reason == reasonSlow
 }
 
 // NotSignedIn reports whether the program has no credentials of Codex Cloud.
@@ -75,6 +82,8 @@ func (f *Failure) general() bool {
 	switch f.Reason {
 	case reasonNotFound, reasonNoDiff, reasonUnreadable, reasonExit:
 		return false
+	case reasonTimeout, reasonPermission: // a poll may fail so for its task alone
+		return f.Command == "list"
 	}
 	return true
 }
@@ -93,6 +102,12 @@ func (c call) failure(reason string, err error) *Failure {
 		f.Suggestion = "Check that the Codex CLI is executable and that there is space on the disk"
 	}
 	return f
+}
+
+// notStarted reports a call that was given up before the program started.
+func (c call) notStarted(cause error) *Failure {
+	return &Failure{Command: c.name(), Exit: -1, Reason: reasonBusy, cause: cause,
+		Suggestion: "Try again once other calls of Codex Cloud have ended"}
 }
 
 // failed derives the failure from an output: from the table of known messages,

@@ -70,10 +70,11 @@ type follower struct {
 
 type followed struct {
 	task
-	since time.Time     // when it was first seen
-	next  time.Time     // when to poll next
-	wait  time.Duration // current interval
-	wrong problem       // about this task
+	since  time.Time     // when it was first seen
+	polled time.Time     // when it was polled last
+	next   time.Time     // when to poll next
+	wait   time.Duration // current interval
+	wrong  problem       // about this task
 }
 
 // sync adds new runs, and drops those that are no longer open.
@@ -102,7 +103,8 @@ func (f *follower) round(ctx context.Context, now time.Time) {
 			due = append(due, t)
 		}
 	}
-	slices.SortFunc(due, func(a, b *followed) int { return a.next.Compare(b.next) })
+	// What is postponed below was not polled, and comes first the next time.
+	slices.SortFunc(due, func(a, b *followed) int { return a.polled.Compare(b.polled) })
 	if len(due) > manyDue {
 		rest, ok := f.fromList(ctx, due)
 		if !ok {
@@ -116,7 +118,7 @@ func (f *follower) round(ctx context.Context, now time.Time) {
 	for i, t := range due {
 		a, err := f.status(ctx, t.ID)
 		f.outcome(ctx, t, a, err)
-		if general(err) { // the others would fail, too
+		if general(err) { // the others would fail, too, for all that is known
 			f.backOff(due[i+1:])
 			return
 		}
@@ -198,6 +200,7 @@ pages:
 
 // outcome writes the result of a poll to the run of t.
 func (f *follower) outcome(ctx context.Context, t *followed, a answer, err error) {
+	t.polled = time.Now()
 	news := false
 	if err == nil {
 		news, err = f.advance(ctx, &t.task, a)

@@ -23,7 +23,9 @@ import (
 )
 
 func memDriver(logs logs, s *memService) *Driver {
-	return &Driver{logs: logs, minInterval: 5 * time.Second, maxInterval: time.Minute, log: zap.NewNop(), call: s.call}
+	d := &Driver{logs: logs, minInterval: 5 * time.Second, maxInterval: time.Minute, log: zap.NewNop(), call: s.call}
+	d.stopping, d.stop = context.WithCancel(context.Background())
+	return d
 }
 
 func submit(t testing.TB, d *Driver) Submitted {
@@ -207,6 +209,32 @@ func TestMissingTaskDoesNotDelayOthers(t *testing.T) {
 			t.Errorf("the one that is gone is %s: nobody knows that", r.State)
 		}
 	})
+}
+
+// TestFailingTaskDoesNotStopOthers: also if it fails as if all would, and if the list is of no help.
+func TestFailingTaskDoesNotStopOthers(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []string{reasonTimeout, reasonPermission, reasonNetwork, reasonRateLimit} {
+		for n := 2; n <= 12; n += 2 { // the order of new tasks is random
+			synctest.Test(t, func(t *testing.T) {
+				s := newMemService("PENDING", "PENDING", "PENDING", "READY")
+				s.fail["list"] = &Failure{Command: "list", Reason: reasonUnreadable}
+				logs := newMemLogs()
+				d := memDriver(logs, s)
+				bad := submit(t, d)
+				s.fail["status "+bad.ID] = &Failure{Command: "status", Reason: reason}
+				for range n - 1 {
+					submit(t, d)
+				}
+				if err := follow(t.Context(), d, logs, 4*time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				if open, _ := logs.open(t.Context()); len(open) != 1 || open[0].Run != bad.Run {
+					t.Errorf("%s, %d tasks: open are %v", reason, n, open)
+				}
+			})
+		}
+	}
 }
 
 func TestRunWithoutATaskEndsAsLost(t *testing.T) {
@@ -481,16 +509,18 @@ func TestSubmitChecksEverythingAtOnce(t *testing.T) {
 	}
 }
 
-// TestAcceptedTaskGetsARunAfterADisconnect: the client disconnects when the service has
-// accepted the task.
+// TestAcceptedTaskGetsARunAfterADisconnect: the client disconnects while the program hands the task over.
 func TestAcceptedTaskGetsARunAfterADisconnect(t *testing.T) {
 	logs, s := newMemLogs(), newMemService("PENDING")
 	ctx, cancel := context.WithCancel(t.Context())
 	d := memDriver(logs, s)
 	d.call = func(ctx context.Context, c call) (output, error) {
-		o, err := s.call(ctx, c)
 		cancel()
-		return o, err
+		<-c.waiting.Done()
+		if ctx.Err() != nil {
+			return output{exit: -1}, ctx.Err()
+		}
+		return s.call(ctx, c)
 	}
 	got, err := d.Submit(ctx, Request{Prompt: "Go.", Environment: "env"})
 	if err != nil {
@@ -501,4 +531,32 @@ func TestAcceptedTaskGetsARunAfterADisconnect(t *testing.T) {
 		r.Cloud.ID != got.ID || r.Cloud.URL != standin.URL(got.ID) || r.StartedAt != got.At {
 		t.Errorf("%s", r.JSON())
 	}
+}
+
+// TestStopEndsWhatNobodyWaitsFor: a program that hands a task over, once its client has disconnected, too.
+func TestStopEndsWhatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, first := range []string{"stop", "disconnect"} {
+			ctx, disconnect := context.WithCancel(t.Context())
+			d := memDriver(newMemLogs(), newMemService())
+			ends := []func(){disconnect, d.Stop}
+			if first == "stop" {
+				slices.Reverse(ends)
+			}
+			d.call = func(ctx context.Context, c call) (output, error) {
+				ends[0]()
+				synctest.Wait()
+				if err := ctx.Err(); err != nil {
+					t.Errorf("%s: it has ended too early", first)
+				}
+				ends[1]()
+				<-ctx.Done()
+				return output{exit: -1}, ctx.Err()
+			}
+			if got, err := d.Submit(ctx, Request{Prompt: "Go.", Environment: "env"}); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %+v, %v", first, got, err)
+			}
+		}
+	})
 }

@@ -295,7 +295,7 @@ func TestFailureHasASuggestion(t *testing.T) {
 		{"connect ECONNREFUSED 1.2.3.4", 1, reasonNetwork, "network", true},
 		{"Error: error sending request for url (https://chatgpt.com/)", 1, reasonNetwork, "network", true},
 		{"failed: 429 Too Many Requests", 1, reasonRateLimit, "Wait", true},
-		{"EACCES: /root/.codex", 1, reasonPermission, "permissions", true},
+		{"EACCES: /root/.codex", 1, reasonPermission, "permissions", false},
 		{"Error: operation timed out", 1, reasonSlow, "split", true},
 		{"Error: No diff available for task task_e_1; it may still be running.", 1, reasonNoDiff, "", false},
 		{"Error: environment 'x' not found; run `codex cloud` to list available environments", 1, reasonNotFound,
@@ -313,6 +313,11 @@ func TestFailureHasASuggestion(t *testing.T) {
 		}
 		if f.Exit != c.exit || f.Stderr != strings.TrimSpace(c.stderr) || f.Command != "status" {
 			t.Errorf("%q: %+v", c.stderr, f)
+		}
+	}
+	for _, reason := range []string{reasonPermission, reasonTimeout} { // a list is of no single task
+		if f := (&Failure{Command: "list", Reason: reason}); !f.general() {
+			t.Errorf("%v is not general", f)
 		}
 	}
 }

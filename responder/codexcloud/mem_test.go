@@ -106,9 +106,9 @@ func (l *memLogs) open(context.Context) ([]Open, error) {
 type memService struct {
 	mu    sync.Mutex
 	state standin.State
-	calls map[string]int // by command
-	fail  map[string]error
-	looks func() // before each answer
+	calls map[string]int   // by command
+	fail  map[string]error // by command, or by "status ID"
+	looks func()           // before each answer
 }
 
 func newMemService(plan ...string) *memService {
@@ -128,8 +128,10 @@ func (s *memService) call(ctx context.Context, c call) (output, error) {
 	if ctx.Err() != nil {
 		return output{}, ctx.Err()
 	}
-	if err := s.fail[c.name()]; err != nil {
-		return output{}, err
+	for _, what := range []string{c.name(), strings.Join(c.args[:min(2, len(c.args))], " ")} {
+		if err := s.fail[what]; err != nil {
+			return output{}, err
+		}
 	}
 	switch c.name() {
 	case "exec":

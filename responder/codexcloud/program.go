@@ -3,7 +3,6 @@ package codexcloud
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +14,9 @@ import (
 
 // Limits of a call.
 const (
-	maxCalls     = 4 // concurrent calls; others wait
+	maxCalls     = 5            // concurrent calls; others wait
+	maxSubmits   = maxCalls - 1 // of these, submissions; polls need the other one
+	slotTimeout  = 2 * time.Minute
 	execTimeout  = 2 * time.Minute
 	lookTimeout  = 30 * time.Second
 	drainTimeout = 2 * time.Second // for processes that still hold the output after the program has exited
@@ -30,6 +31,7 @@ type call struct {
 	stdin   *string  // nil: /dev/null
 	limit   int      // of stdout, in bytes; 0: maxStdout
 	timeout time.Duration
+	waiting context.Context // once it has ended, the program is not started any more; nil: that of the call
 }
 
 // output is the result of a call.
@@ -47,19 +49,19 @@ type program struct {
 	scratch string
 	env     []string
 	slots   chan struct{}
+	submits chan struct{} // slots of submissions, which need one of slots, too
 }
 
 // call runs the program once. The error is that of ctx, or a [*Failure] if the
-// program could not be started or exceeded its time limit: the output is then
+// program was not started or exceeded its time limit: the output is then
 // what it printed until it was killed. Every exit status is an output. In any
 // case the process group is gone on return.
 func (p *program) call(ctx context.Context, c call) (output, error) {
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-ctx.Done():
-		return output{}, ctx.Err()
+	release, err := p.slot(ctx, c)
+	if err != nil {
+		return output{}, err
 	}
+	defer release()
 	dir, err := os.MkdirTemp(p.scratch, scratchPrefix+"*")
 	if err != nil {
 		return output{}, c.failure(reasonSpawn, err)
@@ -86,17 +88,13 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 	}
 	begun := time.Now()
 	if err := cmd.Start(); err != nil {
-		if ctx.Err() != nil {
-			return output{}, ctx.Err()
+		if limited.Err() != nil {
+			return output{}, c.notStarted(limited.Err())
 		}
 		return output{}, c.failure(reasonSpawn, err)
 	}
-	err = cmd.Wait()
-	// A process that still holds the output belongs to the group, so the group's
-	// number is not reused while it lives.
-	if errors.Is(err, exec.ErrWaitDelay) {
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-	}
+	_ = cmd.Wait()                                // the state of the process says how it ended
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left: the group's number is in use while any of it lives
 	o := output{exit: cmd.ProcessState.ExitCode(), stdout: stdout.b, cut: stdout.cut, stderr: stderr.b}
 	o.took = time.Since(begun)
 	switch {
@@ -108,6 +106,37 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 		return o, f
 	}
 	return o, nil
+}
+
+// slot waits until the program may be started; then release must be called. The error is a [*Failure].
+func (p *program) slot(ctx context.Context, c call) (release func(), err error) {
+	if c.waiting != nil {
+		ctx = c.waiting
+	}
+	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
+	defer cancel()
+	needed := []chan struct{}{p.slots}
+	if c.name() == "exec" {
+		needed = []chan struct{}{p.submits, p.slots}
+	}
+	taken := 0
+	release = func() {
+		for _, slots := range needed[:taken] {
+			<-slots
+		}
+	}
+	for taken < len(needed) && ctx.Err() == nil {
+		select {
+		case needed[taken] <- struct{}{}:
+			taken++
+		case <-ctx.Done():
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		release()
+		return nil, c.notStarted(err)
+	}
+	return release, nil
 }
 
 const scratchPrefix = "call-"

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/linesman/linesman/test/lab/agents"
@@ -66,6 +67,20 @@ func TestHungProgramIsEndedWithItsGroup(t *testing.T) {
 	}
 }
 
+// TestProgramThatFailsLeavesNoProcess: one that it started, and that holds the output.
+func TestProgramThatFailsLeavesNoProcess(t *testing.T) {
+	t.Parallel()
+	p, service := standinProgram(t)
+	if err := service.Change(func(st *standin.State) { st.Behave["status"] = standin.Leave }); err != nil {
+		t.Fatal(err)
+	}
+	o, err := p.call(t.Context(), call{args: []string{"status", "task_1"}, timeout: time.Minute})
+	if err != nil || o.exit != 1 {
+		t.Errorf("exit %d, %v", o.exit, err)
+	}
+	service.AwaitGone(t)
+}
+
 // TestOutputIsBounded: a program that prints more than the limit still ends.
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
@@ -108,6 +123,82 @@ func TestFewCallsRunAtATime(t *testing.T) {
 		}
 	}
 	service.AwaitGone(t)
+}
+
+// TestSubmissionsLeaveASlotForPolls: submissions that hang do not delay the polls of other tasks.
+func TestSubmissionsLeaveASlotForPolls(t *testing.T) {
+	t.Parallel()
+	p, service := standinProgram(t)
+	if err := service.Change(func(st *standin.State) { st.Behave["exec"] = standin.Hang }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const calls = maxCalls + 3
+	done := make(chan error, calls)
+	for range calls {
+		go func() {
+			_, err := p.call(ctx, call{args: []string{"exec", "--env=env", "Go."}, timeout: time.Hour})
+			done <- err
+		}()
+	}
+	for range maxCalls - 1 {
+		service.AwaitHung(t)
+	}
+	o, err := p.call(ctx, call{args: []string{"list", "--json"}, timeout: time.Minute})
+	if st, _ := service.State(); err != nil || o.exit != 0 || len(st.Calls) != maxCalls {
+		t.Errorf("exit %d, %v, after %d calls", o.exit, err, len(st.Calls))
+	}
+	cancel()
+	for range calls {
+		<-done
+	}
+	service.AwaitGone(t)
+}
+
+// TestCallWithoutASlotDoesNothing: it waits for a limited time, and for as long as somebody waits for it.
+func TestCallWithoutASlotDoesNothing(t *testing.T) {
+	t.Parallel()
+	p, _ := standinProgram(t)
+	synctest.Test(t, func(t *testing.T) {
+		p.slots = make(chan struct{}) // none is free
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		exec := call{args: []string{"exec", "--env=env", "Go."}, timeout: execTimeout}
+		abandoned := exec
+		abandoned.waiting = over
+		began := time.Now()
+		for _, c := range []struct {
+			name string
+			ctx  context.Context
+			call call
+			want error
+			at   time.Duration
+		}{
+			{"abandoned", t.Context(), abandoned, context.Canceled, 0},
+			{"stopped", over, exec, context.Canceled, 0},
+			{"too long", t.Context(), exec, context.DeadlineExceeded, slotTimeout},
+		} {
+			_, err := p.call(c.ctx, c.call)
+			var f *Failure
+			if !errors.As(err, &f) || !f.NothingDone() || !f.Passes() || f.Suggestion == "" || !errors.Is(err, c.want) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			if after := time.Since(began); after != c.at {
+				t.Errorf("%s: after %v, want %v", c.name, after, c.at)
+			}
+		}
+	})
+	p.slots = make(chan struct{}, maxCalls)
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	for range 20 { // there is a slot, too
+		var f *Failure
+		_, err := p.call(t.Context(), call{args: []string{"list", "--json"}, timeout: time.Minute, waiting: left})
+		if !errors.As(err, &f) || !f.NothingDone() {
+			t.Errorf("abandoned before its start: %v", err)
+		}
+	}
 }
 
 func TestProgramGetsNoSettingsOfTheDaemon(t *testing.T) {

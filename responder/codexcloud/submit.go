@@ -37,7 +37,7 @@ const (
 
 // Submitted is a task that the service accepted.
 type Submitted struct {
-	Run string // run id; "": its log could not be created
+	Run string // run id; "": its log was not begun
 	ID  string // the service's id
 	URL string // URL of its page
 	At  int64  // when it was accepted, Unix milliseconds
@@ -78,7 +78,8 @@ func (r *Request) Check() error {
 // Submit submits a task to the service, and creates the log of its run once the
 // service has accepted it. The error joins [runs.FieldError]s if the request is
 // invalid, and is a [*Failure] if the program failed. An accepted task is
-// returned even with an error: then it has no run.
+// returned even with an error: then it has no run, or one that does not name it,
+// which may end as lost. Once the program has started, the end of ctx does not end it.
 func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	if err := r.Check(); err != nil {
 		return Submitted{}, err
@@ -87,9 +88,11 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	c := call{
 		// With =, a value may begin with a dash. Without a branch the program would use that of its directory.
 		args:  []string{"exec", "--env=" + r.Environment, fmt.Sprintf("--attempts=%d", attempts), "--branch=main", "-"},
-		stdin: &r.Prompt, timeout: execTimeout,
+		stdin: &r.Prompt, timeout: execTimeout, waiting: ctx,
 	}
-	o, err := d.call(ctx, c)
+	work, done := d.outliving(ctx)
+	defer done()
+	o, err := d.call(work, c)
 	id, url, ok := taskURL(firstLine(o.stdout))
 	if taken := ok && bytes.IndexByte(o.stdout, '\n') >= 0; err != nil && !taken { // the URL may precede a kill
 		return Submitted{}, fmt.Errorf("submit: %w", err)
@@ -98,7 +101,7 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 		return Submitted{}, fmt.Errorf("submit: %w", c.failed(o))
 	}
 	s := Submitted{ID: id, URL: url, At: time.Now().UnixMilli()}
-	// The caller may have disconnected: the task exists, so its run must, too.
+	// The task exists, so its run must, too.
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	run := cmp.Or(r.Run, runs.NewCloudID(s.At, rand.Uint64()))
@@ -108,14 +111,28 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 		Type: "cloud.submitted", ID: id, URL: url, Environment: r.Environment, Attempts: attempts,
 	})
 	if err != nil {
-		return s, fmt.Errorf("submit: cloud task %s was accepted, but its run cannot be created: %w", id, err)
+		return s, fmt.Errorf("submit: cloud task %s was accepted, but its run cannot be written: %w", id, err)
 	}
 	d.log.Info("submitted", zap.String("run", s.Run), zap.String("task", id))
 	return s, nil
 }
 
-// begin creates the log of a new run and returns its id. The error is
-// [runs.ErrKnownRun] if the id is in use.
+// outliving returns a context that does not end when a caller leaves, because the service may have accepted
+// the task by then; but once the driver stops, too. Done releases it.
+func (d *Driver) outliving(caller context.Context) (ctx context.Context, done context.CancelFunc) {
+	ctx, done = context.WithCancel(context.WithoutCancel(caller))
+	context.AfterFunc(caller, func() {
+		select {
+		case <-d.stopping.Done():
+			done()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, done
+}
+
+// begin creates the log of a new run and returns its id, also with an error if the log
+// has begun. The error is [runs.ErrKnownRun] if the id is in use.
 func (d *Driver) begin(
 	ctx context.Context, run string, at int64, start runs.Start, line submittedLine,
 ) (string, error) {

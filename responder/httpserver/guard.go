@@ -21,7 +21,8 @@ import (
 
 // handler wraps the server's handlers with the checks of every request.
 func (s *Server) handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(plain http.ResponseWriter, r *http.Request) {
+		w := &response{ResponseWriter: plain}
 		defer s.recoverPanic(w, r)
 		for name, value := range defaultHeaders {
 			w.Header().Set(name, value)
@@ -327,9 +328,10 @@ func (s *Server) unmatched(w http.ResponseWriter, r *http.Request, h http.Handle
 	s.refuse(w, r, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
 }
 
-// recoverPanic answers for a handler that panicked. The value of a panic may
-// contain request data, so the log gets its type and the stack.
-func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
+// recoverPanic answers for a handler that panicked, or cuts off what it has begun to
+// answer. The value of a panic may contain request data, so the log gets its type and the
+// stack.
+func (s *Server) recoverPanic(w *response, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
@@ -339,6 +341,9 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	}
 	s.log.Error("panic", zap.String("pattern", r.Pattern), zap.String("type", fmt.Sprintf("%T", p)),
 		zap.ByteString("stack", debug.Stack()))
+	if w.begun {
+		panic(http.ErrAbortHandler)
+	}
 	s.refuse(w, r, http.StatusInternalServerError, "INTERNAL", "internal error; see the log of linesman")
 }
 
@@ -377,6 +382,34 @@ type status struct {
 func (s *status) Header() http.Header         { return s.header }
 func (s *status) WriteHeader(code int)        { s.code = code }
 func (s *status) Write(p []byte) (int, error) { return len(p), nil }
+
+// response knows whether the answer to a request has begun.
+type response struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (a *response) WriteHeader(code int) {
+	a.begun = a.begun || code >= http.StatusOK || code == http.StatusSwitchingProtocols
+	a.ResponseWriter.WriteHeader(code)
+}
+
+func (a *response) Write(b []byte) (int, error) {
+	a.begun = true
+	return a.ResponseWriter.Write(b)
+}
+
+// FlushError is Flush for [http.ResponseController].
+func (a *response) FlushError() error {
+	a.begun = true
+	return http.NewResponseController(a.ResponseWriter).Flush()
+}
+
+// Flush implements [http.Flusher].
+func (a *response) Flush() { _ = a.FlushError() }
+
+// Unwrap is for [http.ResponseController].
+func (a *response) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // quiet is the error log of net/http: mistakes of clients, at level debug.
 func quiet(l *zap.Logger) *log.Logger {

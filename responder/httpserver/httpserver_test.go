@@ -261,6 +261,56 @@ func TestPanicIsAnErrorAndItsValueIsNotLogged(t *testing.T) {
 	}
 }
 
+// An answer that had begun is cut off, so that nobody takes it for whole.
+func TestPanicCutsOffAnAnswerThatHasBegun(t *testing.T) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	s := server(t, Config{Log: zap.New(core)})
+	for path, begin := range map[string]func(http.ResponseWriter) error{
+		"/chunks": func(w http.ResponseWriter) error {
+			_, err := io.WriteString(w, `{"runs":[`)
+			return errors.Join(err, http.NewResponseController(w).Flush())
+		},
+		"/buffered": func(w http.ResponseWriter) error { _, err := io.WriteString(w, "half"); return err },
+		"/flushed":  func(w http.ResponseWriter) error { w.(http.Flusher).Flush(); return nil },
+		"/status":   func(w http.ResponseWriter) error { w.WriteHeader(http.StatusAccepted); return nil },
+		"/hint":     func(w http.ResponseWriter) error { w.WriteHeader(http.StatusEarlyHints); return nil },
+	} {
+		s.Handle("GET "+path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if err := errors.Join(begin(w), http.NewResponseController(w).SetWriteDeadline(time.Time{})); err != nil {
+				t.Error(err)
+			}
+			panic("x")
+		}))
+	}
+	addr, _ := start(t, s)
+	get := func(path string) (code int, body []byte, err error) {
+		r, err := http.NewRequest("GET", "http://"+addr+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Close = true // else the client may try again
+		w, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		defer w.Body.Close()
+		body, err = io.ReadAll(w.Body)
+		return w.StatusCode, body, err
+	}
+	for _, path := range []string{"/chunks", "/buffered", "/flushed", "/status"} {
+		if code, body, err := get(path); !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+			t.Errorf("%s: %d %q, %v", path, code, body, err)
+		}
+	}
+	if code, body, err := get("/hint"); err != nil || code != http.StatusInternalServerError {
+		t.Errorf("/hint: %d %q, %v", code, body, err)
+	}
+	if n := logs.FilterMessage("panic").Len(); n != 5 {
+		t.Errorf("%d panics are in the log", n)
+	}
+}
+
 func TestAllInvalidSettingsAreReported(t *testing.T) {
 	_, err := New(Config{Listen: "nowhere", Token: "short"})
 	if err == nil || !strings.Contains(err.Error(), `listen: must be host:port, got "nowhere"`) ||

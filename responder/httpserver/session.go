@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -76,16 +77,33 @@ func (s *Server) sealer(ctx context.Context) sealer {
 	}
 	name := hmac.New(sha256.New, key)
 	_, _ = name.Write([]byte("linesman cookie")) // a hash takes everything
-	return sealer{key, "linesman_" + hex.EncodeToString(name.Sum(nil)[:8]), sure}
+	return sealer{key, cookieName + hex.EncodeToString(name.Sum(nil)[:keyedName]), sure}
 }
 
-// sealers are those of all sessions that this server accepts: its own, and those of a shared store.
-func (s *Server) sealers(ctx context.Context) []sealer {
+// cookieName begins the names of cookies. A shared key adds so many bytes in hex, which no port has.
+const (
+	cookieName = "linesman_"
+	keyedName  = 8
+)
+
+// mayBeShared reports whether a cookie may be a session of a shared key that is not known.
+func mayBeShared(c *http.Cookie) bool {
+	key, ours := strings.CutPrefix(c.Name, cookieName)
+	if b, err := hex.DecodeString(key); !ours || err != nil || len(b) != keyedName {
+		return false
+	}
+	_, ok := split(c.Value)
+	return ok
+}
+
+// sealers are those of all sessions that this server accepts: its own, and those of a shared store;
+// sure is false if the shared key is not known.
+func (s *Server) sealers(ctx context.Context) (all []sealer, sure bool) {
 	own, shared := s.ownSealer(), s.sealer(ctx)
 	if shared.name == own.name {
-		return []sealer{own}
+		return []sealer{own}, shared.sure
 	}
-	return []sealer{own, shared}
+	return []sealer{own, shared}, shared.sure
 }
 
 // ownSealer seals sessions of this server alone: their key derives from the token file, so that they
@@ -98,7 +116,7 @@ func (s *Server) ownSealer() sealer {
 		address = s.listener.Addr().String()
 	}
 	_, port, _ := net.SplitHostPort(address) // New has parsed it
-	return sealer{s.sessionKey, "linesman_" + port, true}
+	return sealer{s.sessionKey, cookieName + port, true}
 }
 
 // seal is the value of a cookie for an identity.
@@ -118,36 +136,41 @@ func (s sealer) mac(value []byte) []byte {
 // unseal returns the identity of a cookie's value; false if it was not sealed with this key and
 // name, or if it has expired.
 func (s sealer) unseal(text string) (of identity, ok bool) {
-	value, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(value) != sealed {
-		return of, false
-	}
-	value, mac := value[:sealed-sha256.Size], value[sealed-sha256.Size:]
-	if !hmac.Equal(mac, s.mac(value)) || time.Now().Unix() >= int64(binary.BigEndian.Uint64(value)) {
+	value, ok := split(text)
+	if !ok || !hmac.Equal(value[sealed-sha256.Size:], s.mac(value[:sealed-sha256.Size])) {
 		return of, false
 	}
 	return identity(value[8:]), true
 }
 
+// split decodes a cookie's value; false if no key can have sealed it, or if it has expired.
+func split(text string) (value []byte, ok bool) {
+	value, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	return value, err == nil && len(value) == sealed && time.Now().Unix() < int64(binary.BigEndian.Uint64(value))
+}
+
 // inSession returns the caller of a request with a valid cookie, without scopes if the request
 // has none, or if another origin caused it.
-func (s *Server) inSession(r *http.Request) (last caller, of identity) {
+func (s *Server) inSession(r *http.Request) (caller, identity) {
 	if !s.ownOrigin(r) {
 		return caller{}, identity{}
 	}
-	for _, seals := range s.sealers(r.Context()) {
+	all, sure := s.sealers(r.Context())
+	unsure := !sure && slices.ContainsFunc(r.Cookies(), mayBeShared)
+	for _, seals := range all {
 		for _, c := range r.CookiesNamed(seals.name) {
-			if of, ok := seals.unseal(c.Value); ok {
-				if !seals.sure {
-					return caller{unsure: true}, identity{}
-				}
-				if last = s.owner(r.Context(), of); last.scopes != 0 {
-					return last, of
-				}
+			of, ok := seals.unseal(c.Value)
+			if !ok || !seals.sure {
+				continue
 			}
+			who := s.owner(r.Context(), of)
+			if who.scopes != 0 {
+				return who, of
+			}
+			unsure = unsure || who.unsure
 		}
 	}
-	return last, identity{}
+	return caller{unsure: unsure}, identity{}
 }
 
 // ownOrigin reports whether the page itself made a request, with any method. Pages on other
@@ -207,7 +230,13 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		s.beginSession(w, r)
 	case http.MethodDelete:
-		for _, seals := range s.sealers(r.Context()) {
+		all, sure := s.sealers(r.Context())
+		for _, c := range r.Cookies() {
+			if !sure && mayBeShared(c) {
+				all = append(all, sealer{name: c.Name})
+			}
+		}
+		for _, seals := range all {
 			s.setCookie(w, r, seals, "", -time.Second)
 		}
 		w.WriteHeader(http.StatusNoContent)

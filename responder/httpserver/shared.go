@@ -112,7 +112,7 @@ func (a *access) shared() shared {
 
 // of returns the caller whose token has this hash, without scopes if there is none. A token that
 // is not known may be new, so the store is read for it; unknown tokens that arrive within missTime
-// wait for one read.
+// wait for one read. While it cannot be read, nothing is known of them.
 func (a *access) of(ctx context.Context, hash [sha256.Size]byte) caller {
 	arrived := time.Now()
 	a.mu.Lock()
@@ -135,10 +135,11 @@ func (a *access) of(ctx context.Context, hash [sha256.Size]byte) caller {
 			a.refresh(ctx, 0)
 		}
 	}
-	if a.stale() {
+	who, known := a.byHash[hash]
+	if a.stale() || a.failed && !known {
 		return caller{unsure: true}
 	}
-	return a.byHash[hash]
+	return who
 }
 
 // sealing returns the key of the cookies of all servers, empty if there is none, and whether it

@@ -287,6 +287,7 @@ func TestLinkOutlivesAServerThatKnowsNoKey(t *testing.T) {
 		store := &values{}
 		a, _ := sharing(t, store)
 		token := shareToken(t, store, "ci", Read)
+		session := cookie(call(a, "POST", "/session", `{"token": "`+token+`"}`, "Content-Type", "application/json"))
 		w := call(a, "POST", "/signin", "", "Authorization", "Bearer "+token)
 		var made struct{ Code string }
 		if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || w.Code != http.StatusCreated {
@@ -296,14 +297,91 @@ func TestLinkOutlivesAServerThatKnowsNoKey(t *testing.T) {
 		late := api(t, Config{Listen: "127.0.0.1:8424", Token: "aaaaaaaaaaaaaaaa"})
 		late.Share(t.Context(), store)
 		wantError(t, call(late, "GET", SignInPath(made.Code), ""), http.StatusServiceUnavailable, "UNAVAILABLE")
+		expired := sealer{}.seal(identity{1}, time.Now().Add(-time.Second))
+		own, sealed := signIn(t, late), session.Name+"="+session.Value
+		for cookies, want := range map[string]int{
+			sealed: http.StatusServiceUnavailable, session.Name + "=x; " + sealed: http.StatusServiceUnavailable,
+			sealed + "; " + own.String(): http.StatusOK,
+			// These can be no sessions of the key.
+			"other=1": http.StatusUnauthorized, session.Name + "=x": http.StatusUnauthorized,
+			own.Name + "=" + session.Value: http.StatusUnauthorized, "linesman_z=" + session.Value: http.StatusUnauthorized,
+			session.Name + "=" + expired: http.StatusUnauthorized,
+		} {
+			if w := call(late, "GET", "/v1/read", "", "Cookie", cookies); w.Code != want {
+				t.Errorf("with %q: %d, want %d", cookies, w.Code, want)
+			}
+		}
+		out := call(late, "DELETE", "/session", "", "Cookie", "other=1; "+sealed+"; "+own.String())
+		if names := strings.Join(out.Header().Values("Set-Cookie"), "\n"); strings.Contains(names, "other=") ||
+			!strings.Contains(names, session.Name+"=;") || !strings.Contains(names, own.Name+"=;") {
+			t.Errorf("signing out leaves a session: %s", names)
+		}
 		store.lost = ""
 		time.Sleep(retryTime)
+		if w := call(late, "GET", "/v1/read", "", "Cookie", sealed); w.Code != http.StatusOK {
+			t.Errorf("a session once the key is known: %d %s", w.Code, w.Body)
+		}
 		signed := call(late, "GET", SignInPath(made.Code), "")
 		if signed.Code != http.StatusSeeOther {
 			t.Fatalf("%d %s", signed.Code, signed.Body)
 		}
 		if w := call(a, "GET", "/v1/read", "", "Cookie", cookie(signed).String()); w.Code != http.StatusOK {
 			t.Errorf("its session elsewhere: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// A token that a server does not know may be new while the store cannot be read, so the answer is 503.
+func TestUnknownTokenWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &values{}
+		a, _ := sharing(t, store)
+		token := shareToken(t, store, "ci", Read)
+		store.set(true)
+		time.Sleep(sharedTime)
+		wantError(t, call(a, "GET", "/v1/read", "", "Authorization", "Bearer "+token), http.StatusServiceUnavailable,
+			"UNAVAILABLE")
+		wantError(t, call(a, "GET", "/v1/read", ""), http.StatusUnauthorized, "UNAUTHORIZED")
+		wantError(t, call(a, "GET", "/v1/read", "", "Authorization", "Basic x"), http.StatusUnauthorized, "UNAUTHORIZED")
+		store.set(false)
+		time.Sleep(retryTime)
+		if w := call(a, "GET", "/v1/read", "", "Authorization", "Bearer "+token); w.Code != http.StatusOK {
+			t.Errorf("once it is there: %d %s", w.Code, w.Body)
+		}
+		wantError(t, call(a, "GET", "/v1/read", "", "Authorization", "Bearer wrong"), http.StatusUnauthorized, "UNAUTHORIZED")
+	})
+}
+
+// A link is not used up by a server that cannot know its token, because the last read of the tokens failed.
+func TestLinkOutlivesAServerThatDoesNotKnowItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &values{}
+		a, b := sharing(t, store)
+		operator, err := SharedSignInPath(t.Context(), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := shareToken(t, store, "ci", Read)
+		w := call(a, "POST", "/signin", "", "Authorization", "Bearer "+token)
+		var made struct{ Code string }
+		if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || w.Code != http.StatusCreated {
+			t.Fatal(w.Code, w.Body, err)
+		}
+		session := cookie(call(a, "POST", "/session", `{"token": "`+token+`"}`, "Content-Type", "application/json"))
+		store.set(true)
+		time.Sleep(sharedTime)
+		wantError(t, call(b, "GET", "/v1/read", "", "Authorization", "Bearer "+token), http.StatusServiceUnavailable,
+			"UNAVAILABLE")
+		store.set(false)
+		wantError(t, call(b, "GET", SignInPath(made.Code), ""), http.StatusServiceUnavailable, "UNAVAILABLE")
+		wantError(t, call(b, "GET", "/signin?code=used", "", "Cookie", session.String()), http.StatusServiceUnavailable,
+			"UNAVAILABLE")
+		if w := call(b, "GET", operator, ""); w.Code != http.StatusSeeOther {
+			t.Errorf("a link of the operator: %d %s", w.Code, w.Body)
+		}
+		time.Sleep(retryTime)
+		if w := call(b, "GET", SignInPath(made.Code), ""); w.Code != http.StatusSeeOther {
+			t.Errorf("once its token is known: %d %s", w.Code, w.Body)
 		}
 	})
 }

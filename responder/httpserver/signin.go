@@ -129,6 +129,9 @@ func (s *Server) redeem(ctx context.Context, code string) (of identity, seals se
 	}
 	take := func(l *codeList) (err error) {
 		of, err = l.take(sha256.Sum256([]byte(code)), time.Now())
+		if err == nil && s.owner(ctx, of).unsure { // the store keeps the code; this server's own are of its token
+			return errNotRead
+		}
 		return err
 	}
 	if err := s.changeOwnCodes(take); err == nil {
@@ -217,7 +220,7 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request) {
 	if err == nil && s.owner(r.Context(), of).scopes != 0 {
 		s.setCookie(w, r, seals, seals.seal(of, time.Now().Add(sessionTime)), sessionTime)
 	} else if who, _ := s.inSession(r); who.scopes == 0 {
-		if err != nil && !errors.Is(err, errNoCode) {
+		if who.unsure || err != nil && !errors.Is(err, errNoCode) {
 			s.log.Warn("a sign-in link cannot be checked", zap.Error(err))
 			s.unsure(w, r)
 			return

@@ -217,8 +217,8 @@ func readTokens(path string) (f tokensFile, byHash map[[sha256.Size]byte]caller,
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil, nil, nil
 	}
-	if err != nil {
-		return f, nil, info, fmt.Errorf("tokens: %w", err)
+	if err != nil { // it may be readable the next time
+		return f, nil, nil, fmt.Errorf("tokens: %w", err)
 	}
 	valid := len(b) <= maxTokensFile && json.Unmarshal(b, &f) == nil
 	if valid {
@@ -253,7 +253,8 @@ type tokens struct {
 
 	mu     sync.Mutex
 	read   bool
-	info   fs.FileInfo // nil: no file
+	info   fs.FileInfo // nil: no file, or none that could be read
+	wrong  string      // why it could not be read; "": it could
 	byHash map[[sha256.Size]byte]caller
 }
 
@@ -275,15 +276,19 @@ func (t *tokens) of(hash [sha256.Size]byte) caller {
 	info, err := os.Stat(t.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		t.byHash, t.info, t.read = nil, nil, true
+		t.byHash, t.info, t.read, t.wrong = nil, nil, true, ""
 		return caller{}
 	case err == nil && t.read && t.info != nil && os.SameFile(info, t.info) && info.ModTime().Equal(t.info.ModTime()) &&
 		info.Size() == t.info.Size():
 		return t.byHash[hash]
 	}
 	t.read = true
+	before := t.wrong
+	t.wrong = ""
 	if _, t.byHash, t.info, err = readTokens(t.path); err != nil {
-		t.log.Warn("additional tokens are refused", zap.Error(err))
+		if t.wrong = err.Error(); t.wrong != before {
+			t.log.Warn("additional tokens are refused", zap.Error(err))
+		}
 	}
 	return t.byHash[hash]
 }

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 var made = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
@@ -111,6 +114,42 @@ func TestTokenCountsFromItsCreationToItsRemoval(t *testing.T) {
 	}
 	if got := status(token); got != http.StatusUnauthorized {
 		t.Errorf("the file is gone: %d", got)
+	}
+}
+
+// A file that cannot be read is told once, and again after it could be read.
+func TestUnreadableTokensAreToldOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	core, seen := observer.New(zap.WarnLevel)
+	s := server(t, Config{Tokens: path, Log: zap.New(core)})
+	s.HandleFor(Read, "GET /x", ok)
+	for i, unreadable := range []func() error{
+		func() error { return os.Symlink(path, path) }, // of itself: opening it fails
+		func() error { return os.Mkdir(path, 0o700) },
+		func() error { return os.Mkdir(path, 0o700) },
+		func() error { return os.WriteFile(path, []byte("{"), 0o600) },
+	} {
+		if err := unreadable(); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			if w := ask(s, "GET", "/x", "Authorization", "Bearer wrong"); w.Code != http.StatusUnauthorized {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+		}
+		if n := seen.Len(); n != i+1 {
+			t.Errorf("%d lines, want %d", n, i+1)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		token := create(t, path, "ci", Read)
+		if w := ask(s, "GET", "/x", "Authorization", "Bearer "+token); w.Code != http.StatusOK {
+			t.Errorf("once it can be read: %d", w.Code)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -54,6 +54,8 @@ type given struct {
 	name  string // as the caller spelled it
 	raw   string // as the caller wrote it
 	value any    // string, int64, bool, json.RawMessage or []string; nil: a mistake
+
+	preset bool
 }
 
 // Preset is an argument from elsewhere than the object, such as a path or a
@@ -66,6 +68,9 @@ func Read(params []Param, raw json.RawMessage, presets ...Preset) *Args {
 	a := &Args{params: params}
 	for _, p := range presets {
 		a.argument(p.Name, string(encode(p.Value)))
+	}
+	for i := range a.given {
+		a.given[i].preset = true
 	}
 	if a.broken = !a.object(raw); a.broken {
 		a.asks(asksFor(raw, "json"), asksFor(raw, "adcp"))
@@ -159,6 +164,7 @@ func (a *Args) argument(name, raw string) {
 	}
 	if before := a.found(p.Name); before != nil {
 		switch {
+		case before.repeated(raw):
 		case before.name == name:
 			a.Wrong(name, "is given twice")
 		case !same(before.raw, raw):
@@ -171,7 +177,14 @@ func (a *Args) argument(name, raw string) {
 		a.Wrong(name, "%s", problem)
 		value = nil
 	}
-	a.given = append(a.given, given{p.Name, name, raw, value})
+	a.given = append(a.given, given{param: p.Name, name: name, raw: raw, value: value})
+}
+
+// repeated reports whether g is a preset, and raw the same text.
+func (g *given) repeated(raw string) bool {
+	is, _ := readString(g.raw)
+	s, ok := readString(raw)
+	return g.preset && ok && s == is
 }
 
 func (a *Args) param(name string) *Param {

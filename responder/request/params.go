@@ -309,7 +309,10 @@ var (
 		modeParam, confirmParam, modelParam,
 		Text("thread", runs.MaxThread, "Thread of an earlier run to continue: its threadId. Instead: resume or fork, "+
 			"each {\"selector\":\"last\"} or {\"selector\":\"id\",\"id\":THREAD}."),
-		Text("title", runs.MaxTitle, "What the run is for, in one line; default: the first line of the prompt."),
+		{
+			Name: "title", Kind: text, Chars: runs.MaxTitle,
+			About: "What the run is for, in one line; default: the first line of the prompt.",
+		},
 		Integer("timeout_seconds", 1, maxSeconds, 0, "Time limit of the run, in seconds."),
 		skipParam, liveParam, askParam, gitParam, keyParam, unlisted(resumeParam), unlisted(forkParam),
 	}

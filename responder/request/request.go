@@ -321,20 +321,25 @@ func (a *Args) CheckDir() {
 }
 
 // Status returns the state of the requested tasks of this machine. One is the
-// single task that the request names, or nil.
+// single task that the request names, or nil; also if the filters leave it out.
 func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Snapshot, one *runs.Header,
 	err error) {
+	q, err := a.list()
+	if err != nil {
+		return all, nil, err
+	}
 	if a.Has("task_id") {
-		v, err := Local(ctx, s, a, ToolStatus, "task_id")
+		q.Context = "" // Local checks it
+		keep, err := s.Filter(q)
 		if err != nil {
+			return all, nil, a.Name(err)
+		}
+		v, err := Local(ctx, s, a, ToolStatus, "task_id")
+		if err != nil || !keep(v) || !a.Flag("showAll") && v.Source != runs.SourceQueue {
 			return all, nil, err
 		}
 		single := []runs.Header{v}
 		return snapshotOf(single), &single[0], nil
-	}
-	q, err := a.list()
-	if err != nil {
-		return all, nil, err
 	}
 	all, err = s.Overview(q, int(a.Number("limit")), !a.Flag("showAll"))
 	return all, nil, a.Name(err)

@@ -36,3 +36,26 @@ func TestThreadsOfRequestsAreClosedObjects(t *testing.T) {
 }
 
 const threadID = "0199a213-81c0-7800-8aa1-bbab2a035001"
+
+// A preset is an argument like others, and the object may have it, too, but not with another value.
+func TestObjectMayRepeatAPreset(t *testing.T) {
+	presets := []request.Preset{{Name: "task_id", Value: "T-é/1"}, {Name: "reason", Value: "enough"}}
+	for arguments, want := range map[string]string{
+		`{}`: "", `{"task_id":"T-é/1"}`: "", `{"task_id":"T-\u00e9\/1"}`: "", `{"taskId":"T-é/1"}`: "",
+		`{"task_id":"T-2"}`:                     "task_id: is given twice",
+		`{"task_id":7}`:                         "task_id: is given twice",
+		`{"taskId":"T-2"}`:                      "taskId: is given as task_id too, with another value",
+		`{"reason":""}`:                         "reason: is given twice",
+		`{"format":"json","format":"json"}`:     "format: is given twice",
+		`{"task_id":"T-é/1","reason":"enough"}`: "",
+	} {
+		args := request.Read(request.CancelParams, []byte(arguments), presets...)
+		got := ""
+		if err := args.Err(); err != nil {
+			got = err.Error()
+		}
+		if got != want || args.Text("task_id") != "T-é/1" || args.Text("reason") != "enough" {
+			t.Errorf("%s: %q, want %q", arguments, got, want)
+		}
+	}
+}

@@ -78,13 +78,14 @@ func own(ctx context.Context, t *testing.T, s *stage, tool, args string, into an
 func TestAgentToolsStartAnyAgent(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *responder.Config) { c.Agents = known.Agents })
+	title := strings.Repeat("日", runs.MaxTitle) // its limit is in characters
 	for _, name := range known.Agents.Names() {
 		var done struct {
 			api.Submitted
 			Next string
 		}
 		if e := own(t.Context(), t, s, "_agent_run", args("prompt", "Look around.", "agent", name, "directory", "/srv/app",
-			"model", "m1", "title", "Tour", "timeout_seconds", 60), &done); e != nil {
+			"model", "m1", "title", title, "timeout_seconds", 60), &done); e != nil {
 			t.Fatalf("%s: %v", name, e)
 		}
 		var run struct {
@@ -92,7 +93,7 @@ func TestAgentToolsStartAnyAgent(t *testing.T) {
 			Next string
 		}
 		if e := own(t.Context(), t, s, "_agent_status", args("run", done.Run), &run); e != nil ||
-			run.State != runs.StateQueued || run.Dir != "/srv/app" || run.Title != "Tour" {
+			run.State != runs.StateQueued || run.Dir != "/srv/app" || run.Title != title {
 			t.Errorf("%s: %+v %v", name, run, e)
 		}
 		if a, ok := known.Agents.Find(run.Agent); !ok || a.Short != name ||

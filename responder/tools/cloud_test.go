@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/codexcloud"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -350,5 +352,91 @@ func TestTaskThatIsTakenAndNotRecordedIsNotSubmittedAgain(t *testing.T) {
 		a.Error.Details["cloud_id"] == nil ||
 		a.Error.Details["web_ui_url"] == nil {
 		t.Errorf("%s", a.Envelope)
+	}
+}
+
+// oneEntry lets a log begin, and takes nothing more.
+type oneEntry struct{ logs }
+
+type beginning struct{ codexcloud.Log }
+
+func (l oneEntry) Open(ctx context.Context, agent, run string, m runs.Mark) (codexcloud.Log, error) {
+	log, err := l.logs.Open(ctx, agent, run, m)
+	return beginning{log}, err
+}
+
+func (b beginning) Append(ctx context.Context, e runs.Entry) error {
+	if b.Mark().Seq != 0 {
+		return errors.New("the streams are gone")
+	}
+	return b.Log.Append(ctx, e)
+}
+
+func TestTaskWhoseRunDoesNotNameItIsNotSubmittedAgain(t *testing.T) {
+	t.Parallel()
+	c := newCloudStage(t, nil)
+	command, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver, err := codexcloud.New(codexcloud.Config{Command: []string{command}, Scratch: t.TempDir(),
+		Logs: oneEntry{logs{c.Operator}}, Env: c.service.Env()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.serve(t, func(cfg *responder.Config) { cfg.Cloud = driver })
+	a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`)
+	run, _ := a.Error.Details["task_id"].(string)
+	if a.Error.Code != "TOOL_ERROR" || a.Error.Retryable || a.Error.Details["reason"] != "not_recorded" ||
+		a.Error.Details["cloud_id"] == nil || a.Error.Details["web_ui_url"] == nil || run == "" ||
+		strings.Contains(a.Error.Message, "created") {
+		t.Fatalf("%s", a.Envelope)
+	}
+	c.Await(run, servicetest.Working)
+}
+
+// leaver is a cloud whose first caller leaves as soon as it is asked.
+type leaver struct {
+	*codexcloud.Driver
+	leave context.CancelFunc
+}
+
+func (l *leaver) Submit(ctx context.Context, r codexcloud.Request) (codexcloud.Submitted, error) {
+	l.leave()
+	return l.Driver.Submit(ctx, r)
+}
+
+// TestSubmissionThatWaitedInVainCanBeRepeated: its client left before there was a slot for it, so its key is free.
+func TestSubmissionThatWaitedInVainCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	c := newCloudStage(t, nil)
+	c.change(t, func(st *standin.State) { st.Behave["exec"] = standin.Hang })
+	ctx, end := context.WithCancel(t.Context())
+	var hung sync.WaitGroup
+	for range 4 { // all slots of submissions
+		hung.Go(func() { _, _ = c.driver.Submit(ctx, codexcloud.Request{Prompt: "Hang.", Environment: "env"}) })
+	}
+	for range 4 {
+		c.service.AwaitHung(t)
+	}
+	waiting, leave := context.WithCancel(t.Context())
+	c.serve(t, func(cfg *responder.Config) {
+		cfg.Cloud, cfg.Requests = &leaver{c.driver, leave}, &idempotency.Requests{Store: streams(cfg).RequestStore()}
+	})
+	q := api.CloudSubmission{Prompt: "Go.", Environment: "env", Once: api.Once{Key: "a-key-of-16-letters"}}
+	if got, err := c.Service.SubmitCloud(waiting, q); err == nil {
+		t.Errorf("without a slot: %+v", got)
+	}
+	c.change(t, func(st *standin.State) { clear(st.Behave) })
+	end()
+	c.driver.Stop()
+	hung.Wait()
+	got, err := c.Service.SubmitCloud(t.Context(), q)
+	if err != nil || got.Replayed {
+		t.Fatalf("again: %+v, %v", got, err)
+	}
+	c.Await(got.Run, servicetest.Working)
+	if st, err := c.service.State(); err != nil || len(st.Tasks) != 1 {
+		t.Errorf("%d tasks, %v", len(st.Tasks), err)
 	}
 }

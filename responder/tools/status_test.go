@@ -77,6 +77,16 @@ func TestStatusTellsWhatRunsWaitsAndEnded(t *testing.T) {
 		{`{"task_id":"T-working"}`, 1, 0, 0, 0},
 		{`{"task_id":"` + q2 + `"}`, 0, 1, 0, 0},
 		{`{"task_id":"T-done-1"}`, 0, 0, 1, 1},
+		// Other filters count, too.
+		{`{"task_id":"T-working","workingDir":"/srv/a","state":"working","since":"2020-01-01T00:00:00Z"}`, 1, 0, 0, 0},
+		{`{"task_id":"T-working","workingDir":"/srv/b"}`, 0, 0, 0, 0},
+		{`{"task_id":"T-working","state":"completed"}`, 0, 0, 0, 0},
+		{`{"task_id":"T-working","labels":["a=b"]}`, 0, 0, 0, 0},
+		{`{"task_id":"T-working","until":"2020-01-01T00:00:00Z"}`, 0, 0, 0, 0},
+		{`{"task_id":"T-working","unseen":true}`, 0, 0, 0, 0},
+		{`{"task_id":"T-working","agent":"opencode"}`, 0, 0, 0, 0},
+		{`{"task_id":"T-working","showAll":false}`, 1, 0, 0, 0},
+		{`{"task_id":"T-done-1","showAll":false}`, 0, 0, 0, 0},
 	} {
 		a := ask(t, s.tools, "_codex_local_status", c.args)
 		sum := a.Data["summary"].(map[string]any)
@@ -87,6 +97,10 @@ func TestStatusTellsWhatRunsWaitsAndEnded(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.args, got, want)
 		}
 	}
+	for _, wrong := range []string{"since", "until"} {
+		refused(t, ask(t, s.tools, "_codex_local_status", args("task_id", "T-working", wrong, "yesterday")), wrong, false)
+	}
+	refused(t, ask(t, s.tools, "_codex_local_status", `{"task_id":"T-working","labels":["a"]}`), "labels", false)
 	if ext := a.Data["ext"].(map[string]any)["stream"].(map[string]any); ext["seq"].(float64) < 1 {
 		t.Errorf("based on %v", ext)
 	}

@@ -45,6 +45,7 @@ const (
 	SignedOut = "signed out"
 	Hang      = "hang" // with a child that holds the output
 	LateHang  = "hang, though all is done"
+	Leave     = "leave"   // exit status 1, and a child that holds the output
 	Garbage   = "garbage" // a lot of it, and exit status 0
 	Silent    = "silent"  // exit status 0
 	Crash     = "crash"   // an error with warnings, secrets and a backtrace
@@ -221,17 +222,17 @@ func (st *State) List(limit, from int) ([]byte, error) {
 }
 
 // Hold makes the calling process one that hangs: [Service.AwaitGone] waits for
-// its end.
-func (s *Service) Hold() error {
+// its end, and for that of a child which inherits the file.
+func (s *Service) Hold() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(s.Dir, "hung"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil {
-		return err
+		return nil, err
 	}
 	held = append(held, f)
-	return s.Change(func(st *State) { st.Hung++ })
+	return f, s.Change(func(st *State) { st.Hung++ })
 }
 
 var held []*os.File // open until the process ends

@@ -64,6 +64,8 @@ func run(args []string) int {
 		return 1
 	case cloud.Hang:
 		return hang(service, true)
+	case cloud.Leave:
+		return leave(service)
 	case cloud.Garbage:
 		for range 96 {
 			os.Stdout.Write(bytes.Repeat([]byte("\x00\xff\x1b[31mgarbage\r"), 6000))
@@ -244,24 +246,36 @@ func usage(what string) int {
 // the two processes starts the second, as npm's launcher does.
 func hang(service *cloud.Service, launcher bool) int {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	if launcher {
-		self, err := os.Executable()
-		if err != nil {
-			return 70
-		}
-		child := exec.Command(self, "hang")
-		child.Stdout, child.Stderr = os.Stdout, os.Stderr
-		if err := child.Start(); err != nil {
-			return 70
-		}
+	if launcher && start() != nil {
+		return 70
 	}
-	if err := service.Hold(); err != nil {
+	if _, err := service.Hold(); err != nil {
 		return 70
 	}
 	never := make(chan os.Signal, 1)
 	signal.Notify(never, syscall.SIGUSR2)
 	<-never
 	return 0
+}
+
+// leave fails, and leaves a process that hangs from its start on.
+func leave(service *cloud.Service) int {
+	held, err := service.Hold()
+	if err != nil || start(held) != nil {
+		return 70
+	}
+	return 1
+}
+
+// start starts a process that hangs and holds the output, and files.
+func start(files ...*os.File) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	child := exec.Command(self, "hang")
+	child.Stdout, child.Stderr, child.ExtraFiles = os.Stdout, os.Stderr, files
+	return child.Start()
 }
 
 func last(id string) string { return filepath.Base(id) }
