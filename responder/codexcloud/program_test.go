@@ -151,7 +151,7 @@ func TestSubmissionsLeaveASlotForPolls(t *testing.T) {
 	}
 	cancel()
 	for range calls {
-		<-done
+		_ = <-done
 	}
 	service.AwaitGone(t)
 }
