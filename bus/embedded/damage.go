@@ -312,7 +312,7 @@ func (v verifier) repairBlocks(s *storedStream, aside string) (what string, err 
 		if cut {
 			return "its events from there on are derived again", s.cut(aside)
 		}
-		what = "the damaged events are missing, because RAW does not reach back to them"
+		what = "the damaged events are missing, because not all that follows them can be derived again"
 	case s.name == v.names.Events():
 		what = "the events that it lost are derived again, as far as RAW reaches back"
 	case s.name == bucket.Stream(v.names.Runs()):

@@ -9,9 +9,39 @@ import (
 	"github.com/linesman/linesman/bus"
 )
 
+// following is what can be read of a stream from its first damage on.
+type following struct {
+	records int
+	deleted bool // there is a mark that a message was deleted, maybe one before the damage
+}
+
+// following reads the blocks from the first damage on.
+func (s *storedStream) following() (f following, err error) {
+	d := s.damaged[0]
+	for _, number := range s.blocks[max(slices.Index(s.blocks, d.number), 0):] {
+		good, bad, err := s.readBlock(number)
+		if err != nil {
+			return f, err
+		}
+		for _, r := range good {
+			if number == d.number && len(bad) > 0 && r.from < bad[0].from {
+				continue
+			}
+			f.records++
+			f.deleted = f.deleted || r.deleted
+		}
+	}
+	return f, nil
+}
+
 // canDerive reports whether RAW has all that the events from the first damage on come from. A RAW
-// of which blocks were set aside may have lost entries.
+// of which blocks were set aside may have lost entries. Events of forgotten runs would come back without
+// the marks that delete them.
 func (v verifier) canDerive(s *storedStream) (bool, error) {
+	rest, err := s.following()
+	if err != nil || rest.deleted {
+		return false, err
+	}
 	aside, err := glob(v.store, damagedDir, "*", v.names.Raw(), "*.blk")
 	if err != nil || len(aside) > 0 {
 		return false, err
