@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
 )
 
 // following is what can be read of a stream from its first damage on.
@@ -36,7 +37,7 @@ func (s *storedStream) following() (f following, err error) {
 
 // canDerive reports whether RAW has all that the events from the first damage on come from. A RAW
 // of which blocks were set aside may have lost entries. Events of forgotten runs would come back without
-// the marks that delete them.
+// the marks that delete them, and those of runs whose record was removed are not derived again.
 func (v verifier) canDerive(s *storedStream) (bool, error) {
 	rest, err := s.following()
 	if err != nil || rest.deleted {
@@ -48,6 +49,9 @@ func (v verifier) canDerive(s *storedStream) (bool, error) {
 	}
 	first, err := v.firstRaw()
 	if err != nil {
+		return false, err
+	}
+	if removed, err := v.recordRemoved(first.time); err != nil || removed {
 		return false, err
 	}
 	d := s.damaged[0]
@@ -108,14 +112,40 @@ func (v verifier) firstRaw() (record, error) {
 	return none, nil
 }
 
-// positionOf returns the sequence in RAW that an event comes from.
-func positionOf(r record) (raw uint64, ok bool) {
-	for line := range strings.SplitSeq(string(r.header), "\r\n") {
-		key, value, _ := strings.Cut(line, ":")
-		if textproto.CanonicalMIMEHeaderKey(key) == bus.HeaderPos {
-			pos, ok := bus.ParsePos(strings.TrimSpace(value))
-			return pos.Raw, ok
+// recordRemoved reports whether RUNS has a mark, written since a time, that the record of a run was removed.
+func (v verifier) recordRemoved(since int64) (bool, error) {
+	name := bucket.Stream(v.names.Runs())
+	all := &storedStream{name: name, dir: v.dir(InsideAccount, name)}
+	numbers, err := blockNumbers(all.dir)
+	if err != nil {
+		return false, err
+	}
+	for _, number := range numbers {
+		good, _, err := all.readBlock(number)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range good {
+			if r.time >= since && headerOf(r, "Kv-Operation") != "" {
+				return true, nil
+			}
 		}
 	}
-	return 0, false
+	return false, nil
+}
+
+// positionOf returns the sequence in RAW that an event comes from.
+func positionOf(r record) (raw uint64, ok bool) {
+	pos, ok := bus.ParsePos(headerOf(r, bus.HeaderPos))
+	return pos.Raw, ok
+}
+
+// headerOf returns the value of a header of a message, "" if it has none. The key is canonical.
+func headerOf(r record, key string) string {
+	for line := range strings.SplitSeq(string(r.header), "\r\n") {
+		if k, value, _ := strings.Cut(line, ":"); textproto.CanonicalMIMEHeaderKey(k) == key {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }

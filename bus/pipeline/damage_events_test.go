@@ -121,3 +121,24 @@ func TestForgottenRunsDoNotComeBackWithDamage(t *testing.T) {
 		t.Error("nothing is said of it:", d.text())
 	}
 }
+
+// The events of a run whose record was removed are not derived again, so they are not cut off.
+func TestDamageLeavesEventsOfRunsWithoutARecord(t *testing.T) {
+	t.Parallel()
+	dir, events := storeLogs(t, twoLogs(t), func(b *bus.Bus) {
+		e, err := b.RunEntry(t.Context(), "a")
+		if err == nil {
+			err = b.RemoveRun(t.Context(), "a", e.Revision)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}, "a", "b")
+	want := flipText(t, dir, "a", events)
+	d := &damaged{dir: dir, stream: bustest.Names.Events()}
+	got := numbered(t, d.open(t))
+	bustest.Diff(t, "events", got, want)
+	if !d.said() {
+		t.Error("nothing is said of it:", d.text())
+	}
+}
