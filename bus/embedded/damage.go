@@ -100,6 +100,9 @@ func (v *verifier) verify(limit int64) (all []*storedStream, err error) {
 		return nil, err
 	}
 	for _, dir := range dirs {
+		if !isStream(dir) {
+			continue
+		}
 		s, err := v.readStream(dir, limit)
 		if err == nil && s.isDamaged() {
 			err = v.repair(s)
@@ -113,6 +116,23 @@ func (v *verifier) verify(limit int64) (all []*storedStream, err error) {
 		all = append(all, s)
 	}
 	return all, nil
+}
+
+// isStream reports whether a path is the directory of a stream. One that is being deleted has a dot in its name. A copy
+// has the settings of another one.
+func isStream(dir string) bool {
+	name := filepath.Base(dir)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() || strings.Contains(name, ".") {
+		return false
+	}
+	var settings struct{ Name string }
+	meta, _ := os.ReadFile(filepath.Join(dir, metaFile))
+	if json.Unmarshal(meta, &settings) != nil || settings.Name == "" || settings.Name == name {
+		return true
+	}
+	other := storedStream{hash: newHash(settings.Name)} // unless that name is damaged
+	sum, _ := os.ReadFile(filepath.Join(dir, metaSum))
+	return string(sum) != other.sum(meta)
 }
 
 // dir returns the directory of a stream.
@@ -149,7 +169,10 @@ func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 			break
 		}
 		buf, err := readInto(v.block, s.path(number))
-		if v.block = buf; err != nil {
+		if v.block = buf; errors.Is(err, fs.ErrNotExist) { // it was being deleted
+			s.blocks = slices.Delete(s.blocks, i, i+1)
+			continue
+		} else if err != nil {
 			return nil, err
 		}
 		if bytes.HasPrefix(buf, []byte("cmp\x01")) { // compressed, and not by linesman

@@ -1,0 +1,119 @@
+package embedded
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
+)
+
+// startOn starts a server on a directory.
+func startOn(t *testing.T, dir string, log *zap.Logger) (*Server, *bus.Bus) {
+	t.Helper()
+	s, err := StartServer(dir, "127.0.0.1:0", bustest.Names, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	b, err := s.Connect(bustest.Patient(t), OperatorUser, bustest.Names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
+		t.Fatal(err)
+	}
+	return s, b
+}
+
+// fillRaw appends entries to RAW, of a total size.
+func fillRaw(t *testing.T, b *bus.Bus, entry, size int) {
+	t.Helper()
+	l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l.Mark().Out < int64(size) {
+		e := runs.Entry{Kind: runs.Out, Offset: l.Mark().Out, Body: make([]byte, entry)}
+		if err := l.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// rawState returns what RAW has.
+func rawState(t *testing.T, b *bus.Bus) jetstream.StreamState {
+	t.Helper()
+	raw, err := b.Stream(t.Context(), b.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw.CachedInfo().State
+}
+
+// content returns the files in and below a directory.
+func content(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[path] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// What is beside the streams, and is none, is left alone.
+func TestFilesBesideTheStreamsAreNoStreams(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, b := startOn(t, dir, zap.NewNop())
+	fillRaw(t, b, 100, 1000)
+	s.Stop()
+	raw := s.verifier().dir(InsideAccount, testStream)
+	streams := filepath.Dir(raw)
+	copies := []string{raw + ".away", filepath.Join(streams, "COPY")}
+	var before []map[string]string
+	for _, to := range copies {
+		if err := os.CopyFS(to, os.DirFS(raw)); err != nil {
+			t.Fatal(err)
+		}
+		before = append(before, content(t, to))
+	}
+	deleted := filepath.Join(streams, ".X", "msgs")
+	if err := errors.Join(os.MkdirAll(deleted, 0o700), os.WriteFile(filepath.Join(deleted, "1.blk"), []byte("x"), 0o600),
+		os.WriteFile(filepath.Join(streams, ".DS_Store"), []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.ErrorLevel)
+	_, b = startOn(t, dir, zap.New(core))
+	for _, e := range logs.All() {
+		t.Error(e.Message, e.ContextMap())
+	}
+	for i, to := range copies {
+		after := content(t, to)
+		for path, was := range before[i] {
+			if after[path] != was {
+				t.Errorf("%s is changed", path)
+			}
+		}
+	}
+	if state := rawState(t, b); state.Msgs != 10 {
+		t.Errorf("RAW has %d entries", state.Msgs)
+	}
+}
