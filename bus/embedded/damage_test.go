@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -115,5 +116,100 @@ func TestFilesBesideTheStreamsAreNoStreams(t *testing.T) {
 	}
 	if state := rawState(t, b); state.Msgs != 10 {
 		t.Errorf("RAW has %d entries", state.Msgs)
+	}
+}
+
+// flipIn damages a record in the middle of a block of RAW, and returns its sequence.
+func flipIn(t *testing.T, dir string, number int) (seq uint64) {
+	t.Helper()
+	raw := &storedStream{name: testStream, dir: dir}
+	good, bad, err := raw.readBlock(number)
+	if err != nil || bad != nil {
+		t.Fatal(bad, err)
+	}
+	block, err := os.ReadFile(raw.path(number))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := good[len(good)/2]
+	block[r.to-recordHash-1] ^= 1
+	if err := os.WriteFile(raw.path(number), block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return r.seq
+}
+
+// A server that reads all blocks cuts each at its first damage. So all are repaired before.
+func TestAllBlocksAreRepairedBeforeAServerReadsThem(t *testing.T) {
+	t.Parallel()
+	whole := t.TempDir()
+	s, b := startOn(t, whole, zap.NewNop())
+	fillRaw(t, b, runs.MaxChunk, 20<<20)
+	state := rawState(t, b)
+	s.Stop()
+	for _, c := range []struct {
+		name    string
+		change  func(t *testing.T, index string)
+		damaged []int
+	}{
+		{"no index", func(t *testing.T, index string) {
+			if err := os.Remove(index); err != nil {
+				t.Fatal(err)
+			}
+		}, []int{1}},
+		{"an index of another last record", func(t *testing.T, index string) {
+			b, err := os.ReadFile(index)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = b[:len(b)-recordHash]
+			b[len(b)-1] ^= 1
+			if err := os.WriteFile(index, append(b, hashOf(newHash(testStream), b)...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, []int{1}},
+		{"an index, and damage in two blocks", func(*testing.T, string) {}, []int{1, 3}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
+			v := (&Server{store: filepath.Join(dir, storeName), names: bustest.Names, log: zap.NewNop()}).verifier()
+			raw := v.dir(InsideAccount, testStream)
+			numbers, err := blockNumbers(raw)
+			if err != nil || len(numbers) != 3 {
+				t.Fatal(numbers, err)
+			}
+			var lost []uint64
+			for _, number := range c.damaged {
+				lost = append(lost, flipIn(t, raw, number))
+			}
+			c.change(t, filepath.Join(raw, "msgs", indexFile))
+			if _, err := v.verify(1 << 20); err != nil {
+				t.Fatal(err)
+			}
+			for _, number := range c.damaged {
+				aside := filepath.Join(v.store, damagedDir, "*", testStream, strconv.Itoa(number)+blockFile)
+				if files, err := filepath.Glob(aside); len(files) != 1 || err != nil {
+					t.Errorf("%v, %v are set aside of block %d", files, err, number)
+				}
+			}
+			_, b := startOn(t, dir, zap.NewNop())
+			if now := rawState(t, b); now.Msgs != state.Msgs-uint64(len(lost)) || now.LastSeq != state.LastSeq {
+				t.Errorf("%d entries up to %d, want %d up to %d", now.Msgs, now.LastSeq, state.Msgs-uint64(len(lost)),
+					state.LastSeq)
+			}
+			stream, err := b.Stream(t.Context(), b.Raw())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, seq := range lost {
+				if _, err := stream.GetMsg(t.Context(), seq); !errors.Is(err, jetstream.ErrMsgNotFound) {
+					t.Errorf("entry %d: %v", seq, err)
+				}
+			}
+		})
 	}
 }

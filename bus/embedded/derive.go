@@ -97,7 +97,7 @@ func (v verifier) firstRaw() (record, error) {
 	if age > 0 && !v.holds(raw, age) {
 		oldest = v.now.Add(-age).UnixNano()
 	}
-	from, _ := raw.readIndex()
+	from, _, _ := raw.readIndex()
 	for _, number := range numbers {
 		good, _, err := raw.readBlock(number)
 		if err != nil {

@@ -170,7 +170,10 @@ func (s *Server) start() error {
 // unless Stop was called. In between it calls offline, unless that is nil; an error
 // leaves the server stopped. Clients reconnect by themselves. The socket stays open, so that no
 // other process can listen at the address meanwhile.
-func (s *Server) Restart(offline func() error) error {
+func (s *Server) Restart(offline func() error) error { return s.restart(offline, maxVerified) }
+
+// restart is Restart that verifies up to a limit of each stream.
+func (s *Server) restart(offline func() error, limit int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -183,16 +186,14 @@ func (s *Server) Restart(offline func() error) error {
 			return err
 		}
 	}
-	if _, err := s.verifier().verify(maxVerified); err != nil {
+	if _, err := s.verifier().verify(limit); err != nil {
 		return err
 	}
 	return s.start()
 }
 
 func (s *Server) verifier() *verifier {
-	return &verifier{
-		store: s.store, names: s.names, log: s.log.Named("streams"), now: time.Now(), indexed: maxIndexed,
-	}
+	return &verifier{store: s.store, names: s.names, log: s.log.Named("streams"), now: time.Now()}
 }
 
 // verifyRest reads the blocks that were not read before the start, at most half of the time.
@@ -212,11 +213,7 @@ func (s *Server) verifyRest(ctx context.Context, streams []*storedStream) {
 			case err != nil || len(bad) > 0 || good == 0:
 				s.log.Error("a stream is damaged: the server is restarted to repair it", zap.String("stream", stream.name),
 					zap.String("file", stream.path(number)), zap.Error(err))
-				err := s.Restart(func() error {
-					_, err := s.verifier().verify(math.MaxInt64)
-					return err
-				})
-				if err != nil {
+				if err := s.restart(nil, math.MaxInt64); err != nil {
 					s.log.Error("the damaged stream is not repaired", zap.Error(err))
 				}
 				return
