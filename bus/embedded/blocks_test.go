@@ -231,21 +231,6 @@ func TestRetentionIsHeldWhereTheSettingsAreDamaged(t *testing.T) {
 	}
 }
 
-// Events are not cut off to be derived from a RAW that was damaged itself.
-func TestEventsAreNotDerivedFromARawThatWasRepaired(t *testing.T) {
-	t.Parallel()
-	v := verifier{store: t.TempDir(), names: bus.Names{Prefix: bus.DefaultPrefix}, log: zap.NewNop()}
-	aside := filepath.Join(v.store, damagedDir, "20260101T000000.000Z", v.names.Raw())
-	if err := errors.Join(os.MkdirAll(aside, 0o700), os.WriteFile(filepath.Join(aside, "1.blk"), nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	writeRaw(t, v, `{"max_age":0}`, appendRecord(nil, 1, "linesman.raw.codex.a", "x"))
-	events := &storedStream{name: v.names.Events(), damaged: []damagedBlock{{number: 1}}}
-	if can, err := v.canDerive(events); can || err != nil {
-		t.Errorf("derived: %v, %v", can, err)
-	}
-}
-
 // writeRaw makes a RAW of one block.
 func writeRaw(t *testing.T, v verifier, settings string, block []byte) {
 	t.Helper()

@@ -213,3 +213,100 @@ func TestAllBlocksAreRepairedBeforeAServerReadsThem(t *testing.T) {
 		})
 	}
 }
+
+// EVENTS is cut at its damage if RAW itself shows that it has all that the events came from.
+func TestEventsAreDerivedFromAWholeRaw(t *testing.T) {
+	t.Parallel()
+	const n, damaged = 6, 4
+	for _, c := range []struct {
+		name   string
+		change func(t *testing.T, b *bus.Bus)
+		harm   func(block []byte, records []record) []byte // of RAW, before another start
+		cut    bool
+	}{
+		{"whole", nil, nil, true},
+		{"its end was damaged, behind all entries", nil,
+			func(block []byte, _ []record) []byte { return append(block, make([]byte, 100)...) }, true},
+		{"a hole before the damage", nil,
+			func(block []byte, r []record) []byte { block[r[1].to-recordHash-1] ^= 1; return block }, false},
+		{"a hole behind the damage", nil,
+			func(block []byte, r []record) []byte { block[r[n-2].to-recordHash-1] ^= 1; return block }, false},
+		{"its end is missing", nil, func(block []byte, r []record) []byte { return block[:r[n-2].to] }, false},
+		{"it begins at the last event before the damage", purgeRaw(damaged - 1), nil, true},
+		{"it begins behind the last event before the damage", purgeRaw(damaged), nil, false},
+		{"an entry was deleted", func(t *testing.T, b *bus.Bus) {
+			stream, err := b.Stream(t.Context(), b.Raw())
+			if err == nil {
+				err = stream.DeleteMsg(t.Context(), 2)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s, b := startOn(t, dir, zap.NewNop())
+			fillRaw(t, b, 1, n)
+			bustest.Fill(t, b, n)
+			if c.change != nil {
+				c.change(t, b)
+			}
+			s.Stop()
+			rewrite := func(account, stream string, change func([]byte, []record) []byte) {
+				of := &storedStream{name: stream, dir: s.verifier().dir(account, stream)}
+				good, bad, err := of.readBlock(1)
+				block, err2 := os.ReadFile(of.path(1))
+				if err != nil || err2 != nil || bad != nil {
+					t.Fatal(err, err2, bad)
+				}
+				if err := os.WriteFile(of.path(1), change(block, good), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.harm != nil {
+				rewrite(InsideAccount, b.Raw(), c.harm)
+				s, _ = startOn(t, dir, zap.NewNop())
+				s.Stop()
+				if len(content(t, filepath.Join(dir, storeName, damagedDir))) == 0 {
+					t.Error("nothing is set aside of RAW")
+				}
+				if !c.cut { // by a run that is forgotten
+					if err := RemoveDamaged(dir); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			rewrite(PublicAccount, b.Events(), func(block []byte, r []record) []byte {
+				block[r[damaged-1].to-recordHash-1] ^= 1
+				return block
+			})
+			_, b = startOn(t, dir, zap.NewNop())
+			events, err := b.PublicJetStream().Stream(t.Context(), b.Events())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := uint64(n)
+			if c.cut {
+				want = damaged - 1
+			}
+			if last := events.CachedInfo().State.LastSeq; last != want {
+				t.Errorf("EVENTS ends at %d, want %d", last, want)
+			}
+		})
+	}
+}
+
+// purgeRaw removes the entries of RAW before a sequence.
+func purgeRaw(first uint64) func(*testing.T, *bus.Bus) {
+	return func(t *testing.T, b *bus.Bus) {
+		stream, err := b.Stream(t.Context(), b.Raw())
+		if err == nil {
+			err = stream.Purge(t.Context(), jetstream.WithPurgeSequence(first))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -13,12 +13,15 @@ import (
 // following is what can be read of a stream from its first damage on.
 type following struct {
 	records int
-	deleted bool // there is a mark that a message was deleted, maybe one before the damage
+	deleted bool   // there is a mark that a message was deleted, maybe one before the damage
+	raw     uint64 // highest sequence in RAW that an event comes from
+	oldest  int64  // when the first event was stored
 }
 
 // following reads the blocks from the first damage on.
 func (s *storedStream) following() (f following, err error) {
 	d := s.damaged[0]
+	f.oldest = math.MaxInt64
 	for _, number := range s.blocks[max(slices.Index(s.blocks, d.number), 0):] {
 		good, bad, err := s.readBlock(number)
 		if err != nil {
@@ -29,26 +32,29 @@ func (s *storedStream) following() (f following, err error) {
 				continue
 			}
 			f.records++
-			f.deleted = f.deleted || r.deleted
+			if f.deleted = f.deleted || r.deleted; r.deleted {
+				continue
+			}
+			raw, _ := positionOf(r)
+			f.raw, f.oldest = max(f.raw, raw), min(f.oldest, r.time)
 		}
 	}
 	return f, nil
 }
 
-// canDerive reports whether RAW has all that the events from the first damage on come from. A RAW
-// of which blocks were set aside may have lost entries. Events of forgotten runs would come back without
-// the marks that delete them, and those of runs whose record was removed are not derived again.
+// canDerive reports whether the events from the first damage on would be derived again as they are. RAW must begin
+// before it, and have all entries up to that of the last event. Events of forgotten runs would come back without the
+// marks that delete them, and those of runs whose record was removed are not derived again.
 func (v verifier) canDerive(s *storedStream) (bool, error) {
 	rest, err := s.following()
 	if err != nil || rest.deleted {
 		return false, err
 	}
-	aside, err := glob(v.store, damagedDir, "*", v.names.Raw(), "*.blk")
-	if err != nil || len(aside) > 0 {
+	first, err := v.firstRaw()
+	if err != nil || rest.oldest < first.time { // of a former RAW
 		return false, err
 	}
-	first, err := v.firstRaw()
-	if err != nil {
+	if whole, err := v.rawHas(first.seq, rest.raw); err != nil || !whole {
 		return false, err
 	}
 	if removed, err := v.recordRemoved(first.time); err != nil || removed {
@@ -66,7 +72,7 @@ func (v verifier) canDerive(s *storedStream) (bool, error) {
 			}
 			// Its time shows whether it is one of this RAW.
 			raw, ok := positionOf(r)
-			return ok && raw+1 >= first.seq && r.time >= first.time, nil
+			return ok && raw >= first.seq && r.time >= first.time, nil
 		}
 	}
 	return first.seq == 1, nil // nothing is before the damage
@@ -110,6 +116,32 @@ func (v verifier) firstRaw() (record, error) {
 		}
 	}
 	return none, nil
+}
+
+// rawHas reports whether RAW has all entries from one that it has up to another one.
+func (v verifier) rawHas(from, to uint64) (bool, error) {
+	raw := &storedStream{name: v.names.Raw(), dir: v.dir(InsideAccount, v.names.Raw())}
+	numbers, err := blockNumbers(raw.dir)
+	if err != nil {
+		return false, err
+	}
+	next := from
+	for _, number := range numbers {
+		good, _, err := raw.readBlock(number)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range good {
+			switch {
+			case r.seq < from || r.seq > to:
+			case r.deleted || r.seq > next:
+				return false, nil
+			case r.seq == next:
+				next++
+			}
+		}
+	}
+	return next > to, nil
 }
 
 // recordRemoved reports whether RUNS has a mark, written since a time, that the record of a run was removed.
