@@ -310,3 +310,22 @@ func purgeRaw(first uint64) func(*testing.T, *bus.Bus) {
 		}
 	}
 }
+
+// A block that cannot be read at the moment is no reason to restart the server.
+func TestUnreadableBlocksRestartNothing(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.WarnLevel)
+	s, _ := startOn(t, t.TempDir(), zap.New(core))
+	before := s.current()
+	stream := &storedStream{name: testStream, dir: t.TempDir(), unread: []int{1, 2}}
+	if err := os.MkdirAll(stream.path(2), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.verifyRest(t.Context(), []*storedStream{stream})
+	if s.current() != before {
+		t.Error("the server was restarted")
+	}
+	if n := logs.FilterMessage("a block of a stream is not verified").Len(); n != 1 {
+		t.Errorf("said %d times: %v", n, logs.All())
+	}
+}

@@ -210,9 +210,11 @@ func (s *Server) verifyRest(ctx context.Context, streams []*storedStream) {
 			}
 			switch {
 			case errors.Is(err, fs.ErrNotExist): // it has expired
-			case err != nil || len(bad) > 0 || good == 0:
+			case err != nil:
+				s.log.Warn("a block of a stream is not verified", zap.String("stream", stream.name), zap.Error(err))
+			case len(bad) > 0 || good == 0:
 				s.log.Error("a stream is damaged: the server is restarted to repair it", zap.String("stream", stream.name),
-					zap.String("file", stream.path(number)), zap.Error(err))
+					zap.String("file", stream.path(number)))
 				if err := s.restart(nil, math.MaxInt64); err != nil {
 					s.log.Error("the damaged stream is not repaired", zap.Error(err))
 				}
