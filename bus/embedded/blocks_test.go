@@ -267,7 +267,7 @@ func TestEventsAreDerivedOnlyFromEntriesThatStay(t *testing.T) {
 			block := appendRecordOf(nil, 1, now.Add(-c.first), "linesman.raw.codex.a", "x")
 			writeRaw(t, v, c.settings, appendRecordOf(block, 2, now.Add(-c.second), "linesman.raw.codex.a", "x"))
 			events := &storedStream{name: v.names.Events(), damaged: []damagedBlock{{number: 1}}} // from the first one on
-			if can, err := v.canDerive(events); can != c.want || err != nil {
+			if can, err := v.canDerive(events, following{oldest: now.UnixNano()}); can != c.want || err != nil {
 				t.Errorf("derived: %v, %v, want %v", can, err, c.want)
 			}
 		})

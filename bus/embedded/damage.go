@@ -324,13 +324,19 @@ func (v verifier) tell(s *storedStream, d damagedBlock) {
 // repairBlocks repairs the blocks of a stream, and returns what becomes of it.
 func (v verifier) repairBlocks(s *storedStream, aside string) (what string, err error) {
 	what = "all that can be read is kept, the rest is missing"
+	var rest following // of EVENTS
+	if s.name == v.names.Events() && len(s.damaged) > 0 {
+		if rest, err = s.following(); err != nil {
+			return "", err
+		}
+	}
 	switch {
 	case len(s.damaged) == 0 && !s.short && s.name != bucket.Stream(v.names.Runs()):
 		what = "its settings are written again, its messages are complete"
 	case s.name == v.names.Raw():
 		what = "all that can be read of it is kept; events and records that exist stay as they are"
-	case s.name == v.names.Events() && len(s.damaged) > 0:
-		cut, err := v.canDerive(s)
+	case rest.records > 0:
+		cut, err := v.canDerive(s, rest)
 		if err != nil {
 			return "", err
 		}

@@ -12,10 +12,10 @@ import (
 
 // following is what can be read of a stream from its first damage on.
 type following struct {
-	records int
+	records int    // also marks
 	deleted bool   // there is a mark that a message was deleted, maybe one before the damage
 	raw     uint64 // highest sequence in RAW that an event comes from
-	oldest  int64  // when the first event was stored
+	oldest  int64  // when the first of them was stored
 }
 
 // following reads the blocks from the first damage on.
@@ -45,13 +45,9 @@ func (s *storedStream) following() (f following, err error) {
 // canDerive reports whether the events from the first damage on would be derived again as they are. RAW must begin
 // before it, and have all entries up to that of the last event. Events of forgotten runs would come back without the
 // marks that delete them, and those of runs whose record was removed are not derived again.
-func (v verifier) canDerive(s *storedStream) (bool, error) {
-	rest, err := s.following()
-	if err != nil || rest.deleted {
-		return false, err
-	}
+func (v verifier) canDerive(s *storedStream, rest following) (bool, error) {
 	first, err := v.firstRaw()
-	if err != nil || rest.oldest < first.time { // of a former RAW
+	if err != nil || rest.deleted || rest.oldest < first.time { // some are of a former RAW
 		return false, err
 	}
 	if whole, err := v.rawHas(first.seq, rest.raw); err != nil || !whole {

@@ -142,3 +142,40 @@ func TestDamageLeavesEventsOfRunsWithoutARecord(t *testing.T) {
 		t.Error("nothing is said of it:", d.text())
 	}
 }
+
+// A power failure tears the ends of RAW and EVENTS. The worker sends again what RAW lost, and the events of it follow.
+func TestTornEndsAreNotSaidToBeMissing(t *testing.T) {
+	t.Parallel()
+	logs := twoLogs(t)
+	dir, _ := storeLogs(t, logs, func(*bus.Bus) {}, "a", "b")
+	_, unbroken := serve(t)
+	for _, id := range []string{"a", "b"} {
+		bustest.Interleave(t, unbroken, map[string][]runs.Entry{id: logs[id]}, id)
+	}
+	normalize(t, unbroken)
+	want := bodies(t, unbroken)
+	for account, stream := range map[string]string{
+		embedded.InsideAccount: bustest.Names.Raw(), embedded.PublicAccount: bustest.Names.Events(),
+	} {
+		block := newestBlock(t, dir, account, stream)
+		if err := os.Truncate(block, size(t, block)-10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := &damaged{dir: dir, stream: bustest.Names.Events()}
+	b := d.open(t)
+	if said := d.text(); strings.Contains(said, "events are missing") || !d.said() {
+		t.Error(said)
+	}
+	l, err := b.OpenLog(t.Context(), "codex", "b", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(t.Context(), logs["b"][len(logs["b"])-1]); err != nil {
+		t.Fatal(err)
+	}
+	normalize(t, b)
+	for id := range logs {
+		bustest.Diff(t, "run "+id, bodies(t, b)[id], want[id])
+	}
+}
