@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -327,5 +328,43 @@ func TestUnreadableBlocksRestartNothing(t *testing.T) {
 	}
 	if n := logs.FilterMessage("a block of a stream is not verified").Len(); n != 1 {
 		t.Errorf("said %d times: %v", n, logs.All())
+	}
+}
+
+// What the server says of a start that fails is what the caller says.
+func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
+	t.Parallel()
+	for name, prevent := range map[string]func(t *testing.T, dir string){
+		"a file is in its place": func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"no right to write": func(t *testing.T, dir string) {
+			if os.Getuid() == 0 {
+				t.Skip("root may write anywhere")
+			}
+			if err := os.Chmod(dir, 0o500); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			store := filepath.Join(dir, storeName)
+			if err := os.Mkdir(store, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			prevent(t, store)
+			s, err := StartServer(dir, "127.0.0.1:0", bustest.Names, zap.NewNop())
+			if err == nil {
+				s.Stop()
+			}
+			if err == nil || !strings.Contains(err.Error(), "JetStream") {
+				t.Errorf("it says %v", err)
+			}
+		})
 	}
 }

@@ -152,10 +152,14 @@ func (s *Server) start() error {
 	}
 	s.server = fresh
 	s.guard.server.Store(s.server)
-	s.server.SetLoggerV2(&serverLog{log: s.log.Named("nats"), limiter: bus.LogLimiter{Max: 100}}, false, false, false)
+	says := &serverLog{log: s.log.Named("nats"), limiter: bus.LogLimiter{Max: 100}}
+	s.server.SetLoggerV2(says, false, false, false)
 	s.server.Start()
-	if !s.server.ReadyForConnections(10 * time.Second) {
+	if says.fatal.Load() != nil || !s.server.ReadyForConnections(10*time.Second) {
 		s.server.Shutdown()
+		if why := says.fatal.Load(); why != nil {
+			return errors.New(*why)
+		}
 		return errors.New("it does not start within 10s")
 	}
 	limitCaches(fresh)
@@ -286,6 +290,7 @@ func (s *Server) Stop() {
 type serverLog struct {
 	log     *zap.Logger
 	limiter bus.LogLimiter
+	fatal   atomic.Pointer[string] // why the server ends
 }
 
 const plaintext = "Plaintext passwords detected, use nkeys or bcrypt"
@@ -303,7 +308,8 @@ func (l *serverLog) Errorf(format string, v ...any) {
 	l.write(zap.ErrorLevel, fmt.Sprintf(format, v...))
 }
 func (l *serverLog) Fatalf(format string, v ...any) {
-	l.write(zap.ErrorLevel, fmt.Sprintf(format, v...))
+	l.fatal.Store(new(fmt.Sprintf(format, v...)))
+	l.write(zap.ErrorLevel, *l.fatal.Load())
 }
 
 func (l *serverLog) write(level zapcore.Level, what string) {
