@@ -136,7 +136,6 @@ func TestOldBlocksAreReadBeforeTheStartIfTheServerNeedsThem(t *testing.T) {
 	}
 	s.Stop()
 	v := s.verifier()
-	v.indexed = 1 << 20
 	dir := v.dir(InsideAccount, testStream)
 	blocks := func(limit int64) int {
 		t.Helper()
@@ -146,7 +145,7 @@ func TestOldBlocksAreReadBeforeTheStartIfTheServerNeedsThem(t *testing.T) {
 		}
 		return len(read.blocks) - len(read.unread)
 	}
-	if n := blocks(maxVerified); n != 1 {
+	if n := blocks(1 << 20); n != 1 {
 		t.Errorf("with an index %d blocks are read", n)
 	}
 	if n := blocks(math.MaxInt64); n < 3 {
@@ -155,7 +154,7 @@ func TestOldBlocksAreReadBeforeTheStartIfTheServerNeedsThem(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "msgs", indexFile)); err != nil {
 		t.Fatal(err)
 	}
-	if n := blocks(maxVerified); n < 3 {
+	if n := blocks(1 << 20); n < 3 {
 		t.Errorf("without an index %d blocks are read", n)
 	}
 }
@@ -188,9 +187,10 @@ func TestDamageInWhatIsReadAfterTheStartIsRepaired(t *testing.T) {
 		}
 	}
 	read, err := s.verifier().readStream(s.verifier().dir(InsideAccount, testStream), 0)
-	if err != nil || len(read.unread) != 1 || read.damaged != nil {
+	if err != nil || len(read.blocks) != 1 || read.damaged != nil {
 		t.Fatalf("%+v, %v", read, err)
 	}
+	read.unread = read.blocks
 	block, err := os.ReadFile(read.path(1))
 	if err != nil {
 		t.Fatal(err)
@@ -231,21 +231,6 @@ func TestRetentionIsHeldWhereTheSettingsAreDamaged(t *testing.T) {
 	}
 }
 
-// Events are not cut off to be derived from a RAW that was damaged itself.
-func TestEventsAreNotDerivedFromARawThatWasRepaired(t *testing.T) {
-	t.Parallel()
-	v := verifier{store: t.TempDir(), names: bus.Names{Prefix: bus.DefaultPrefix}, log: zap.NewNop()}
-	aside := filepath.Join(v.store, damagedDir, "20260101T000000.000Z", v.names.Raw())
-	if err := errors.Join(os.MkdirAll(aside, 0o700), os.WriteFile(filepath.Join(aside, "1.blk"), nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	writeRaw(t, v, `{"max_age":0}`, appendRecord(nil, 1, "linesman.raw.codex.a", "x"))
-	events := &storedStream{name: v.names.Events(), damaged: []damagedBlock{{number: 1}}}
-	if can, err := v.canDerive(events); can || err != nil {
-		t.Errorf("derived: %v, %v", can, err)
-	}
-}
-
 // writeRaw makes a RAW of one block.
 func writeRaw(t *testing.T, v verifier, settings string, block []byte) {
 	t.Helper()
@@ -282,7 +267,7 @@ func TestEventsAreDerivedOnlyFromEntriesThatStay(t *testing.T) {
 			block := appendRecordOf(nil, 1, now.Add(-c.first), "linesman.raw.codex.a", "x")
 			writeRaw(t, v, c.settings, appendRecordOf(block, 2, now.Add(-c.second), "linesman.raw.codex.a", "x"))
 			events := &storedStream{name: v.names.Events(), damaged: []damagedBlock{{number: 1}}} // from the first one on
-			if can, err := v.canDerive(events); can != c.want || err != nil {
+			if can, err := v.canDerive(events, following{oldest: now.UnixNano()}); can != c.want || err != nil {
 				t.Errorf("derived: %v, %v, want %v", can, err, c.want)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -39,10 +40,9 @@ const (
 	damagedDir = "damaged"
 	damagedAge = 30 * 24 * time.Hour
 
-	// maxVerified is how much of a stream is read before the start, its newest blocks first.
-	maxVerified = 512 << 20
-	// maxIndexed is the same of a stream with a current index: its server reads no other block to start.
-	maxIndexed = 64 << 20
+	// maxVerified is how much of a stream with a current index is read before the start, its newest blocks first: its
+	// server reads no other block to start. Without one it reads all, and cuts each at its first damage.
+	maxVerified = 64 << 20
 
 	indexFile = "index.db"
 	blockFile = ".blk"
@@ -57,9 +57,7 @@ type verifier struct {
 	names bus.Names
 	log   *zap.Logger
 	now   time.Time
-
-	indexed int64  // see maxIndexed
-	block   []byte // the buffer of blocks
+	block []byte // the buffer of blocks
 }
 
 // storedStream is what the files of a stream contain.
@@ -89,7 +87,8 @@ func (s *storedStream) path(number int) string {
 
 func (s *storedStream) isDamaged() bool { return s.badMeta || s.short || len(s.damaged) > 0 }
 
-// verify reads at most limit bytes of the blocks of each stream, and repairs what is damaged.
+// verify reads the blocks of each stream, at most limit bytes if it is whole and has a current index, and repairs what
+// is damaged.
 // The error is one of the file system.
 func (v *verifier) verify(limit int64) (all []*storedStream, err error) {
 	if err := v.expire(); err != nil {
@@ -100,7 +99,13 @@ func (v *verifier) verify(limit int64) (all []*storedStream, err error) {
 		return nil, err
 	}
 	for _, dir := range dirs {
+		if !isStream(dir) {
+			continue
+		}
 		s, err := v.readStream(dir, limit)
+		if err == nil && s.isDamaged() && len(s.unread) > 0 { // a repaired stream has no index
+			s, err = v.readStream(dir, math.MaxInt64)
+		}
 		if err == nil && s.isDamaged() {
 			err = v.repair(s)
 		}
@@ -113,6 +118,23 @@ func (v *verifier) verify(limit int64) (all []*storedStream, err error) {
 		all = append(all, s)
 	}
 	return all, nil
+}
+
+// isStream reports whether a path is the directory of a stream. One that is being deleted has a dot in its name. A copy
+// has the settings of another one.
+func isStream(dir string) bool {
+	name := filepath.Base(dir)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() || strings.Contains(name, ".") {
+		return false
+	}
+	var settings struct{ Name string }
+	meta, _ := os.ReadFile(filepath.Join(dir, metaFile))
+	if json.Unmarshal(meta, &settings) != nil || settings.Name == "" || settings.Name == name {
+		return true
+	}
+	other := storedStream{hash: newHash(settings.Name)} // unless that name is damaged
+	sum, _ := os.ReadFile(filepath.Join(dir, metaSum))
+	return string(sum) != other.sum(meta)
 }
 
 // dir returns the directory of a stream.
@@ -129,7 +151,7 @@ func glob(dir string, pattern ...string) ([]string, error) {
 	return names, err
 }
 
-// readStream reads the files of a stream, and its newest blocks up to a size.
+// readStream reads the files of a stream, and its newest blocks up to a size, or all without a current index.
 func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 	s := &storedStream{name: filepath.Base(dir), dir: dir}
 	if _, err := os.Stat(filepath.Join(dir, "meta.key")); err == nil {
@@ -143,13 +165,18 @@ func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 	if s.blocks, err = blockNumbers(dir); err != nil {
 		return nil, err
 	}
+	var sum []byte
+	_, s.indexed, sum = s.readIndex()
 	for i, number := range slices.Backward(s.blocks) {
 		if limit <= 0 {
 			s.unread = s.blocks[:i+1]
 			break
 		}
 		buf, err := readInto(v.block, s.path(number))
-		if v.block = buf; err != nil {
+		if v.block = buf; errors.Is(err, fs.ErrNotExist) { // it was being deleted
+			s.blocks = slices.Delete(s.blocks, i, i+1)
+			continue
+		} else if err != nil {
 			return nil, err
 		}
 		if bytes.HasPrefix(buf, []byte("cmp\x01")) { // compressed, and not by linesman
@@ -158,10 +185,9 @@ func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 		bad := scanEach(buf, newBlockHash(s.name, number), func(r record) {
 			s.last, s.newest = max(s.last, r.seq), max(s.newest, r.time)
 		})
-		if newest := i == len(s.blocks)-1; newest && limit <= maxVerified && len(bad) == 0 {
-			if _, last := s.readIndex(); last == s.last {
-				limit = min(limit, v.indexed)
-			}
+		current := sum != nil && s.indexed == s.last && bytes.HasSuffix(buf, sum)
+		if newest := i == len(s.blocks)-1; newest && !current {
+			limit = math.MaxInt64
 		}
 		limit -= int64(len(buf))
 		if len(bad) > 0 || len(buf) == 0 && i < len(s.blocks)-1 {
@@ -169,7 +195,6 @@ func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 		}
 	}
 	slices.Reverse(s.damaged)
-	_, s.indexed = s.readIndex()
 	s.short = s.indexed > s.last
 	return s, nil
 }
@@ -192,16 +217,16 @@ func (s *storedStream) readMeta() error {
 // sum returns the content of the file that the server writes beside the settings.
 func (s *storedStream) sum(meta []byte) string { return hex.EncodeToString(hashOf(s.hash, meta)) }
 
-// readIndex returns the first and the last sequence according to the index of the stream, 0 if it has no
-// valid one.
-func (s *storedStream) readIndex() (first, last uint64) {
+// readIndex returns the first and the last sequence according to the index of the stream, and the hash of its last
+// record; 0 and nil if it has no valid one.
+func (s *storedStream) readIndex() (first, last uint64, sum []byte) {
 	index, err := os.ReadFile(filepath.Join(s.dir, "msgs", indexFile))
-	if err != nil || len(index) < 2+recordHash {
-		return 0, 0
+	if err != nil || len(index) < 2+2*recordHash {
+		return 0, 0, nil
 	}
-	index, sum := index[:len(index)-recordHash], index[len(index)-recordHash:]
-	if !bytes.Equal(hashOf(s.hash, index), sum) {
-		return 0, 0
+	index, own := index[:len(index)-recordHash], index[len(index)-recordHash:]
+	if !bytes.Equal(hashOf(s.hash, index), own) {
+		return 0, 0, nil
 	}
 	at := index[2:] // after the version
 	var numbers [5]uint64
@@ -210,7 +235,7 @@ func (s *storedStream) readIndex() (first, last uint64) {
 		numbers[i], n = binary.Uvarint(at) // a signed number has the same size
 		at = at[max(n, 0):]
 	}
-	return numbers[2], numbers[4]
+	return numbers[2], numbers[4], index[len(index)-recordHash:]
 }
 
 func hashOf(h hash.Hash, b []byte) []byte {
@@ -299,20 +324,26 @@ func (v verifier) tell(s *storedStream, d damagedBlock) {
 // repairBlocks repairs the blocks of a stream, and returns what becomes of it.
 func (v verifier) repairBlocks(s *storedStream, aside string) (what string, err error) {
 	what = "all that can be read is kept, the rest is missing"
+	var rest following // of EVENTS
+	if s.name == v.names.Events() && len(s.damaged) > 0 {
+		if rest, err = s.following(); err != nil {
+			return "", err
+		}
+	}
 	switch {
 	case len(s.damaged) == 0 && !s.short && s.name != bucket.Stream(v.names.Runs()):
 		what = "its settings are written again, its messages are complete"
 	case s.name == v.names.Raw():
 		what = "all that can be read of it is kept; events and records that exist stay as they are"
-	case s.name == v.names.Events() && len(s.damaged) > 0:
-		cut, err := v.canDerive(s)
+	case rest.records > 0:
+		cut, err := v.canDerive(s, rest)
 		if err != nil {
 			return "", err
 		}
 		if cut {
 			return "its events from there on are derived again", s.cut(aside)
 		}
-		what = "the damaged events are missing, because RAW does not reach back to them"
+		what = "the damaged events are missing, because not all that follows them can be derived again"
 	case s.name == v.names.Events():
 		what = "the events that it lost are derived again, as far as RAW reaches back"
 	case s.name == bucket.Stream(v.names.Runs()):

@@ -152,10 +152,14 @@ func (s *Server) start() error {
 	}
 	s.server = fresh
 	s.guard.server.Store(s.server)
-	s.server.SetLoggerV2(&serverLog{log: s.log.Named("nats"), limiter: bus.LogLimiter{Max: 100}}, false, false, false)
+	says := &serverLog{log: s.log.Named("nats"), limiter: bus.LogLimiter{Max: 100}}
+	s.server.SetLoggerV2(says, false, false, false)
 	s.server.Start()
-	if !s.server.ReadyForConnections(10 * time.Second) {
+	if says.fatal.Load() != nil || !s.server.ReadyForConnections(10*time.Second) {
 		s.server.Shutdown()
+		if why := says.fatal.Load(); why != nil {
+			return errors.New(*why)
+		}
 		return errors.New("it does not start within 10s")
 	}
 	limitCaches(fresh)
@@ -170,7 +174,10 @@ func (s *Server) start() error {
 // unless Stop was called. In between it calls offline, unless that is nil; an error
 // leaves the server stopped. Clients reconnect by themselves. The socket stays open, so that no
 // other process can listen at the address meanwhile.
-func (s *Server) Restart(offline func() error) error {
+func (s *Server) Restart(offline func() error) error { return s.restart(offline, maxVerified) }
+
+// restart is Restart that verifies up to a limit of each stream.
+func (s *Server) restart(offline func() error, limit int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -183,16 +190,14 @@ func (s *Server) Restart(offline func() error) error {
 			return err
 		}
 	}
-	if _, err := s.verifier().verify(maxVerified); err != nil {
+	if _, err := s.verifier().verify(limit); err != nil {
 		return err
 	}
 	return s.start()
 }
 
 func (s *Server) verifier() *verifier {
-	return &verifier{
-		store: s.store, names: s.names, log: s.log.Named("streams"), now: time.Now(), indexed: maxIndexed,
-	}
+	return &verifier{store: s.store, names: s.names, log: s.log.Named("streams"), now: time.Now()}
 }
 
 // verifyRest reads the blocks that were not read before the start, at most half of the time.
@@ -209,14 +214,12 @@ func (s *Server) verifyRest(ctx context.Context, streams []*storedStream) {
 			}
 			switch {
 			case errors.Is(err, fs.ErrNotExist): // it has expired
-			case err != nil || len(bad) > 0 || good == 0:
+			case err != nil:
+				s.log.Warn("a block of a stream is not verified", zap.String("stream", stream.name), zap.Error(err))
+			case len(bad) > 0 || good == 0:
 				s.log.Error("a stream is damaged: the server is restarted to repair it", zap.String("stream", stream.name),
-					zap.String("file", stream.path(number)), zap.Error(err))
-				err := s.Restart(func() error {
-					_, err := s.verifier().verify(math.MaxInt64)
-					return err
-				})
-				if err != nil {
+					zap.String("file", stream.path(number)))
+				if err := s.restart(nil, math.MaxInt64); err != nil {
 					s.log.Error("the damaged stream is not repaired", zap.Error(err))
 				}
 				return
@@ -287,6 +290,7 @@ func (s *Server) Stop() {
 type serverLog struct {
 	log     *zap.Logger
 	limiter bus.LogLimiter
+	fatal   atomic.Pointer[string] // why the server ends
 }
 
 const plaintext = "Plaintext passwords detected, use nkeys or bcrypt"
@@ -304,7 +308,8 @@ func (l *serverLog) Errorf(format string, v ...any) {
 	l.write(zap.ErrorLevel, fmt.Sprintf(format, v...))
 }
 func (l *serverLog) Fatalf(format string, v ...any) {
-	l.write(zap.ErrorLevel, fmt.Sprintf(format, v...))
+	l.fatal.Store(new(fmt.Sprintf(format, v...)))
+	l.write(zap.ErrorLevel, *l.fatal.Load())
 }
 
 func (l *serverLog) write(level zapcore.Level, what string) {
