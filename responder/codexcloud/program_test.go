@@ -151,7 +151,9 @@ func TestSubmissionsLeaveASlotForPolls(t *testing.T) {
 	}
 	cancel()
 	for range calls {
-		_ = <-done
+		if err := <-done; err == nil {
+			t.Error("a submission that hangs has ended well")
+		}
 	}
 	service.AwaitGone(t)
 }
