@@ -336,7 +336,7 @@ func (v verifier) repairBlocks(s *storedStream, aside string) (what string, err 
 	case s.name == v.names.Raw():
 		what = "all that can be read of it is kept; events and records that exist stay as they are"
 	case rest.records > 0:
-		cut, err := v.canDerive(s, rest)
+		cut, err := v.canDerive(rest)
 		if err != nil {
 			return "", err
 		}
