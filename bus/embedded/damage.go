@@ -88,8 +88,7 @@ func (s *storedStream) path(number int) string {
 func (s *storedStream) isDamaged() bool { return s.badMeta || s.short || len(s.damaged) > 0 }
 
 // verify reads the blocks of each stream, at most limit bytes if it is whole and has a current index, and repairs what
-// is damaged.
-// The error is one of the file system.
+// is damaged. The error is one of the file system.
 func (v *verifier) verify(limit int64) (all []*storedStream, err error) {
 	if err := v.expire(); err != nil {
 		return nil, err
@@ -103,9 +102,6 @@ func (v *verifier) verify(limit int64) (all []*storedStream, err error) {
 			continue
 		}
 		s, err := v.readStream(dir, limit)
-		if err == nil && s.isDamaged() && len(s.unread) > 0 { // a repaired stream has no index
-			s, err = v.readStream(dir, math.MaxInt64)
-		}
 		if err == nil && s.isDamaged() {
 			err = v.repair(s)
 		}
@@ -151,7 +147,8 @@ func glob(dir string, pattern ...string) ([]string, error) {
 	return names, err
 }
 
-// readStream reads the files of a stream, and its newest blocks up to a size, or all without a current index.
+// readStream reads the files of a stream, and its newest blocks up to a size; all if it has no current index, or is
+// damaged: a repaired stream has no index.
 func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 	s := &storedStream{name: filepath.Base(dir), dir: dir}
 	if _, err := os.Stat(filepath.Join(dir, "meta.key")); err == nil {
@@ -165,8 +162,11 @@ func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 	if s.blocks, err = blockNumbers(dir); err != nil {
 		return nil, err
 	}
-	var sum []byte
-	_, s.indexed, sum = s.readIndex()
+	if s.badMeta {
+		limit = math.MaxInt64
+	}
+	_, indexed, lastHash := s.readIndex()
+	s.indexed = indexed
 	for i, number := range slices.Backward(s.blocks) {
 		if limit <= 0 {
 			s.unread = s.blocks[:i+1]
@@ -185,13 +185,14 @@ func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 		bad := scanEach(buf, newBlockHash(s.name, number), func(r record) {
 			s.last, s.newest = max(s.last, r.seq), max(s.newest, r.time)
 		})
-		current := sum != nil && s.indexed == s.last && bytes.HasSuffix(buf, sum)
-		if newest := i == len(s.blocks)-1; newest && !current {
+		limit -= int64(len(buf))
+		newest := i == len(s.blocks)-1
+		if newest && (lastHash == nil || indexed != s.last || !bytes.HasSuffix(buf, lastHash)) { // no current index
 			limit = math.MaxInt64
 		}
-		limit -= int64(len(buf))
-		if len(bad) > 0 || len(buf) == 0 && i < len(s.blocks)-1 {
+		if len(bad) > 0 || len(buf) == 0 && !newest {
 			s.damaged = append(s.damaged, damagedBlock{number, bad})
+			limit = math.MaxInt64
 		}
 	}
 	slices.Reverse(s.damaged)
@@ -219,7 +220,7 @@ func (s *storedStream) sum(meta []byte) string { return hex.EncodeToString(hashO
 
 // readIndex returns the first and the last sequence according to the index of the stream, and the hash of its last
 // record; 0 and nil if it has no valid one.
-func (s *storedStream) readIndex() (first, last uint64, sum []byte) {
+func (s *storedStream) readIndex() (first, last uint64, lastHash []byte) {
 	index, err := os.ReadFile(filepath.Join(s.dir, "msgs", indexFile))
 	if err != nil || len(index) < 2+2*recordHash {
 		return 0, 0, nil
