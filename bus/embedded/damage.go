@@ -98,7 +98,7 @@ func (v *verifier) verify(limit int64) (all []*storedStream, err error) {
 		return nil, err
 	}
 	for _, dir := range dirs {
-		if !isStream(dir) {
+		if !v.isStream(dir) {
 			continue
 		}
 		s, err := v.readStream(dir, limit)
@@ -116,21 +116,22 @@ func (v *verifier) verify(limit int64) (all []*storedStream, err error) {
 	return all, nil
 }
 
-// isStream reports whether a path is the directory of a stream. One that is being deleted has a dot in its name. A copy
-// has the settings of another one.
-func isStream(dir string) bool {
+// isStream reports whether a path is the directory of a stream: it has the settings of that, or a name of linesman. A
+// copy has neither, and one that is being deleted has a dot in its name.
+func (v verifier) isStream(dir string) bool {
 	name := filepath.Base(dir)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() || strings.Contains(name, ".") {
 		return false
 	}
-	var settings struct{ Name string }
-	meta, _ := os.ReadFile(filepath.Join(dir, metaFile))
-	if json.Unmarshal(meta, &settings) != nil || settings.Name == "" || settings.Name == name {
-		return true
+	s := &storedStream{dir: dir, hash: newHash(name)}
+	if err := s.readMeta(); err != nil || !s.badMeta && !s.noMeta {
+		return true // the error is told by who reads it again
 	}
-	other := storedStream{hash: newHash(settings.Name)} // unless that name is damaged
-	sum, _ := os.ReadFile(filepath.Join(dir, metaSum))
-	return string(sum) != other.sum(meta)
+	n := v.names
+	return slices.Contains([]string{n.Raw(), n.Events(), n.Work(), n.Outbox()}, name) ||
+		slices.ContainsFunc([]string{
+			n.Runs(), n.State(), n.Threads(), n.Folds(), n.Requests(), n.Access(), n.Seen(), n.Push(),
+		}, func(one string) bool { return bucket.Stream(one) == name })
 }
 
 // dir returns the directory of a stream.
