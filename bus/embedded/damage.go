@@ -41,7 +41,8 @@ const (
 	damagedAge = 30 * 24 * time.Hour
 
 	// maxVerified is how much of a stream with a current index is read before the start, its newest blocks first: its
-	// server reads no other block to start. Without one it reads all, and cuts each at its first damage.
+	// server reads no other block to start. Without one it reads all, and cuts each at its first damage. It does so,
+	// too, if a block is gone that a current index names, for example after a partial restore: this is not noticed here.
 	maxVerified = 64 << 20
 
 	indexFile = "index.db"
