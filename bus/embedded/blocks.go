@@ -38,6 +38,7 @@ type record struct {
 	seq      uint64 // of the message, or of a deleted one
 	time     int64  // when it was stored, in Unix nanoseconds
 	deleted  bool   // it has no message
+	subject  []byte // of the message
 	header   []byte // of the message, nil without one
 }
 
@@ -132,7 +133,7 @@ func recordAt(block []byte, at int, h hash.Hash64) (r record, ok bool) {
 	}
 	seq := binary.LittleEndian.Uint64(head[4:])
 	stored := binary.LittleEndian.Uint64(head[12:])
-	r = record{from: at, to: end, seq: seq &^ (erasedBit | tombstoneBit), time: int64(stored)}
+	r = record{from: at, to: end, seq: seq &^ (erasedBit | tombstoneBit), time: int64(stored), subject: data[:subject]}
 	r.deleted = seq != r.seq || seq == 0
 	if hasHeader { // its length has no hash
 		size := int(binary.LittleEndian.Uint32(data[subject:]))

@@ -89,10 +89,18 @@ func TestFilesBesideTheStreamsAreNoStreams(t *testing.T) {
 	s.Stop()
 	raw := s.verifier().dir(InsideAccount, testStream)
 	streams := filepath.Dir(raw)
-	copies := []string{raw + ".away", filepath.Join(streams, "COPY")}
+	bare, broken := raw+"_BARE", raw+"_BROKEN"
+	copies := []string{raw + ".away", filepath.Join(streams, "COPY"), bare, broken}
 	var before []map[string]string
 	for _, to := range copies {
-		if err := os.CopyFS(to, os.DirFS(raw)); err != nil {
+		err := os.CopyFS(to, os.DirFS(raw))
+		switch to {
+		case bare:
+			err = errors.Join(err, os.Remove(filepath.Join(to, metaFile)), os.Remove(filepath.Join(to, metaSum)))
+		case broken:
+			err = errors.Join(err, os.WriteFile(filepath.Join(to, metaFile), []byte("{"), 0o600))
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		before = append(before, content(t, to))
@@ -117,6 +125,25 @@ func TestFilesBesideTheStreamsAreNoStreams(t *testing.T) {
 	}
 	if state := rawState(t, b); state.Msgs != 10 {
 		t.Errorf("RAW has %d entries", state.Msgs)
+	}
+}
+
+// Streams of linesman are known by their names: those whose settings are damaged are repaired.
+func TestStreamsAreKnownWithoutTheirSettings(t *testing.T) {
+	t.Parallel()
+	s, _ := startOn(t, t.TempDir(), zap.NewNop())
+	s.Stop()
+	dirs, err := glob(s.store, "jetstream", "*", "streams", "*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatal(dirs, err)
+	}
+	for _, dir := range dirs {
+		if err := os.Remove(filepath.Join(dir, metaFile)); err != nil {
+			t.Fatal(err)
+		}
+		if !s.verifier().isStream(dir) {
+			t.Errorf("%s is none", dir)
+		}
 	}
 }
 
@@ -244,6 +271,12 @@ func TestEventsAreDerivedFromAWholeRaw(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, nil, false},
+		{"somebody else has published behind the damage", func(t *testing.T, b *bus.Bus) {
+			subject := b.EventSubject("codex", "x", "status")
+			if _, err := b.PublicJetStream().Publish(t.Context(), subject, []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+		}, nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -254,6 +287,7 @@ func TestEventsAreDerivedFromAWholeRaw(t *testing.T) {
 			if c.change != nil {
 				c.change(t, b)
 			}
+			want := bustest.LastSeq(t, b.PublicJetStream(), b.Events())
 			s.Stop()
 			rewrite := func(account, stream string, change func([]byte, []record) []byte) {
 				of := &storedStream{name: stream, dir: s.verifier().dir(account, stream)}
@@ -288,7 +322,6 @@ func TestEventsAreDerivedFromAWholeRaw(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := uint64(n)
 			if c.cut {
 				want = damaged - 1
 			}

@@ -1,9 +1,9 @@
 package embedded
 
 import (
+	"bytes"
 	"math"
 	"net/textproto"
-	"slices"
 	"strings"
 
 	"github.com/linesman/linesman/bus"
@@ -12,85 +12,92 @@ import (
 
 // following is what can be read of a stream from its first damage on.
 type following struct {
+	before  record // the last message before
 	records int    // also marks
-	deleted bool   // there is a mark that a message was deleted, maybe one before the damage
+	lasting bool   // one of them is not derived: a mark that a message was deleted, or a message of somebody else
 	raw     uint64 // highest sequence in RAW that an event comes from
 	oldest  int64  // when the first of them was stored
 }
 
-// following reads the blocks from the first damage on.
+// following reads the stream, and returns what is in it from the first damage on.
 func (s *storedStream) following() (f following, err error) {
 	d := s.damaged[0]
 	f.oldest = math.MaxInt64
-	for _, number := range s.blocks[max(slices.Index(s.blocks, d.number), 0):] {
-		good, bad, err := s.readBlock(number)
+	err = s.each(func(number int, r record) bool {
+		if number < d.number || number == d.number && len(d.bad) > 0 && r.from < d.bad[0].from {
+			if !r.deleted {
+				f.before = r
+			}
+			return true
+		}
+		f.records++
+		raw, ok := positionOf(r)
+		if r.deleted || !ok {
+			f.lasting = true
+			return true
+		}
+		f.raw, f.oldest = max(f.raw, raw), min(f.oldest, r.time)
+		return true
+	})
+	return f, err
+}
+
+// each calls visit with the records of all blocks, in order, until that returns false.
+func (s *storedStream) each(visit func(number int, r record) bool) error {
+	numbers, err := blockNumbers(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, number := range numbers {
+		good, _, err := s.readBlock(number)
 		if err != nil {
-			return f, err
+			return err
 		}
 		for _, r := range good {
-			if number == d.number && len(bad) > 0 && r.from < bad[0].from {
-				continue
+			if !visit(number, r) {
+				return nil
 			}
-			f.records++
-			if f.deleted = f.deleted || r.deleted; r.deleted {
-				continue
-			}
-			raw, _ := positionOf(r)
-			f.raw, f.oldest = max(f.raw, raw), min(f.oldest, r.time)
 		}
 	}
-	return f, nil
+	return nil
 }
 
 // canDerive reports whether the events from the first damage on would be derived again as they are. RAW must begin
 // before it, and have all entries up to that of the last event. Events of forgotten runs would come back without the
 // marks that delete them, and those of runs whose record was removed are not derived again.
-func (v verifier) canDerive(s *storedStream, rest following) (bool, error) {
-	first, err := v.firstRaw()
-	if err != nil || rest.deleted || rest.oldest < first.time { // some are of a former RAW
+func (v verifier) canDerive(rest following) (bool, error) {
+	first, whole, runs, err := v.readRaw(rest.raw)
+	if err != nil || !whole || rest.lasting || rest.oldest < first.time { // some are of a former RAW
 		return false, err
 	}
-	if whole, err := v.rawHas(first.seq, rest.raw); err != nil || !whole {
+	if removed, err := v.recordRemoved(runs); err != nil || removed {
 		return false, err
 	}
-	if removed, err := v.recordRemoved(first.time); err != nil || removed {
-		return false, err
+	if rest.before.seq == 0 { // nothing is before the damage
+		return first.seq == 1, nil
 	}
-	d := s.damaged[0]
-	for i := slices.Index(s.blocks, d.number); i >= 0; i-- {
-		good, bad, err := s.readBlock(s.blocks[i])
-		if err != nil {
-			return false, err
-		}
-		for _, r := range slices.Backward(good) {
-			if r.deleted || s.blocks[i] == d.number && len(bad) > 0 && r.from > bad[0].from {
-				continue
-			}
-			// Its time shows whether it is one of this RAW.
-			raw, ok := positionOf(r)
-			return ok && raw >= first.seq && r.time >= first.time, nil
-		}
-	}
-	return first.seq == 1, nil // nothing is before the damage
+	// Its time shows whether it is one of this RAW.
+	raw, ok := positionOf(rest.before)
+	return ok && raw >= first.seq && rest.before.time >= first.time, nil
 }
 
-// firstRaw returns the first entry that RAW will have when the server has started. Entries before it may
-// still be in the blocks: a block with entries that were removed stays until all of it are.
-func (v verifier) firstRaw() (record, error) {
-	none := record{seq: math.MaxUint64}
+// readRaw returns the first entry that RAW will have when the server has started, whether it has all from there up to
+// another one, and the runs of those that it has. Entries before the first one may still be in the blocks: a block with
+// entries that were removed stays until all of it are.
+func (v verifier) readRaw(to uint64) (first record, whole bool, runs map[string]bool, err error) {
 	raw := &storedStream{name: v.names.Raw(), dir: v.dir(InsideAccount, v.names.Raw())}
 	raw.hash = newHash(raw.name)
 	age, known, err := raw.maxAge()
 	if err != nil || !known {
-		return none, err
+		return first, false, nil, err
 	}
 	numbers, err := blockNumbers(raw.dir)
 	if err != nil || len(numbers) == 0 {
-		return none, err
+		return first, false, nil, err
 	}
 	newest, _, err := raw.readBlock(numbers[len(numbers)-1])
 	if err != nil {
-		return none, err
+		return first, false, nil, err
 	}
 	for _, r := range newest {
 		raw.newest = max(raw.newest, r.time)
@@ -100,67 +107,38 @@ func (v verifier) firstRaw() (record, error) {
 		oldest = v.now.Add(-age).UnixNano()
 	}
 	from, _, _ := raw.readIndex()
-	for _, number := range numbers {
-		good, _, err := raw.readBlock(number)
-		if err != nil {
-			return none, err
+	next, hole := uint64(0), false
+	runs = map[string]bool{}
+	err = raw.each(func(_ int, r record) bool {
+		switch {
+		case first.seq == 0 && (r.deleted || r.seq < from || r.time <= oldest), r.seq < first.seq:
+			return true
+		case first.seq == 0:
+			first, next = r, r.seq
 		}
-		for _, r := range good {
-			if !r.deleted && r.seq >= from && r.time > oldest {
-				return r, nil
-			}
+		hole = hole || r.seq <= to && (r.deleted || r.seq > next)
+		if r.seq == next {
+			next++
 		}
-	}
-	return none, nil
+		runs[r.run()] = true
+		return !hole
+	})
+	return first, first.seq != 0 && !hole && next > to, runs, err
 }
 
-// rawHas reports whether RAW has all entries from one that it has up to another one.
-func (v verifier) rawHas(from, to uint64) (bool, error) {
-	raw := &storedStream{name: v.names.Raw(), dir: v.dir(InsideAccount, v.names.Raw())}
-	numbers, err := blockNumbers(raw.dir)
-	if err != nil {
-		return false, err
-	}
-	next := from
-	for _, number := range numbers {
-		good, _, err := raw.readBlock(number)
-		if err != nil {
-			return false, err
-		}
-		for _, r := range good {
-			switch {
-			case r.seq < from || r.seq > to:
-			case r.deleted || r.seq > next:
-				return false, nil
-			case r.seq == next:
-				next++
-			}
-		}
-	}
-	return next > to, nil
-}
-
-// recordRemoved reports whether RUNS has a mark, written since a time, that the record of a run was removed.
-func (v verifier) recordRemoved(since int64) (bool, error) {
+// recordRemoved reports whether RUNS has a mark that the record of one of some runs was removed.
+func (v verifier) recordRemoved(runs map[string]bool) (removed bool, err error) {
 	name := bucket.Stream(v.names.Runs())
 	all := &storedStream{name: name, dir: v.dir(InsideAccount, name)}
-	numbers, err := blockNumbers(all.dir)
-	if err != nil {
-		return false, err
-	}
-	for _, number := range numbers {
-		good, _, err := all.readBlock(number)
-		if err != nil {
-			return false, err
-		}
-		for _, r := range good {
-			if r.time >= since && headerOf(r, "Kv-Operation") != "" {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
+	err = all.each(func(_ int, r record) bool {
+		removed = runs[r.run()] && headerOf(r, "Kv-Operation") != ""
+		return !removed
+	})
+	return removed, err
 }
+
+// run returns the run of an entry of RAW or of a record of RUNS: the last token of its subject.
+func (r record) run() string { return string(r.subject[bytes.LastIndexByte(r.subject, '.')+1:]) }
 
 // positionOf returns the sequence in RAW that an event comes from.
 func positionOf(r record) (raw uint64, ok bool) {

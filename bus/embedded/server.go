@@ -152,12 +152,12 @@ func (s *Server) start() error {
 	}
 	s.server = fresh
 	s.guard.server.Store(s.server)
-	says := &serverLog{log: s.log.Named("nats"), limiter: bus.LogLimiter{Max: 100}}
-	s.server.SetLoggerV2(says, false, false, false)
+	logger := &serverLog{log: s.log.Named("nats"), limiter: bus.LogLimiter{Max: 100}}
+	s.server.SetLoggerV2(logger, false, false, false)
 	s.server.Start()
-	if says.fatal.Load() != nil || !s.server.ReadyForConnections(10*time.Second) {
+	if logger.fatal.Load() != nil || !s.server.ReadyForConnections(10*time.Second) {
 		s.server.Shutdown()
-		if why := says.fatal.Load(); why != nil {
+		if why := logger.fatal.Load(); why != nil {
 			return errors.New(*why)
 		}
 		return errors.New("it does not start within 10s")

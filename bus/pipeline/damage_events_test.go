@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
@@ -138,6 +139,39 @@ func TestDamageLeavesEventsOfRunsWithoutARecord(t *testing.T) {
 	d := &damaged{dir: dir, stream: bustest.Names.Events()}
 	got := numbered(t, d.open(t))
 	bustest.Diff(t, "events", got, want)
+	if !d.said() {
+		t.Error("nothing is said of it:", d.text())
+	}
+}
+
+// A record that was removed prevents nothing if RAW has no entries of its run any more: nothing of it is cut off.
+func TestRemovedRecordsOfExpiredRunsPreventNothing(t *testing.T) {
+	t.Parallel()
+	dir, events := storeLogs(t, twoLogs(t), func(b *bus.Bus) {
+		e, err := b.RunEntry(t.Context(), "a")
+		if err == nil {
+			err = b.RemoveRun(t.Context(), "a", e.Revision)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := b.Stream(t.Context(), b.Raw())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := raw.GetMsg(t.Context(), 1, jetstream.WithGetMsgSubject(b.RawSubject("codex", "b")))
+		if err == nil {
+			err = raw.Purge(t.Context(), jetstream.WithPurgeSequence(first.Sequence))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}, "a", "b")
+	flipText(t, dir, "b", events)
+	d := &damaged{dir: dir, stream: bustest.Names.Events()}
+	b := d.open(t)
+	normalize(t, b)
+	bustest.Diff(t, "events", numbered(t, b), events)
 	if !d.said() {
 		t.Error("nothing is said of it:", d.text())
 	}
