@@ -14,6 +14,7 @@ import (
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	if err := fixture.Isolate(); err != nil {
+		log.Fatal(err)
 	}
 	os.Exit(m.Run())
 }

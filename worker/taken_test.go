@@ -196,8 +196,8 @@ func TestLinesBeforeARunTakesTheirSessionAreNotLost(t *testing.T) {
 	}
 }
 
-// The run that has a session is followed by another one at once. The ledger has its lines before that one ends: a
-// follower that begins meanwhile takes them for nobody else's.
+// The run that has a session is followed by another one at once. The ledger has the lines of the first before the
+// second ends, so a follower that begins in between does not publish them again.
 func TestLinesOfARunBeforeTheOneThatHasTheSessionAreNotPublished(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)

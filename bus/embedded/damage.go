@@ -126,7 +126,7 @@ func (v verifier) isStream(dir string) bool {
 	}
 	s := &storedStream{dir: dir, hash: newHash(name)}
 	if err := s.readMeta(); err != nil || !s.badMeta && !s.noMeta {
-		return true // the error is told by who reads it again
+		return true // readStream returns the error
 	}
 	n := v.names
 	return slices.Contains([]string{n.Raw(), n.Events(), n.Work(), n.Outbox()}, name) ||

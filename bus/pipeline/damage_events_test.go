@@ -106,6 +106,18 @@ func twoLogs(t *testing.T) map[string][]runs.Entry {
 	return map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-fail", 700), "b": bustest.CorpusLog(t, "plan", 333)}
 }
 
+// removeRecord removes the record of a run, as cleanup does.
+func removeRecord(t *testing.T, b *bus.Bus, run string) {
+	t.Helper()
+	e, err := b.RunEntry(t.Context(), run)
+	if err == nil {
+		err = b.RemoveRun(t.Context(), run, e.Revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What deletes the events of a run is behind all events. It is not cut off with damaged ones.
 func TestForgottenRunsDoNotComeBackWithDamage(t *testing.T) {
 	t.Parallel()
@@ -127,13 +139,7 @@ func TestForgottenRunsDoNotComeBackWithDamage(t *testing.T) {
 func TestDamageLeavesEventsOfRunsWithoutARecord(t *testing.T) {
 	t.Parallel()
 	dir, events := storeLogs(t, twoLogs(t), func(b *bus.Bus) {
-		e, err := b.RunEntry(t.Context(), "a")
-		if err == nil {
-			err = b.RemoveRun(t.Context(), "a", e.Revision)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		removeRecord(t, b, "a")
 	}, "a", "b")
 	want := flipText(t, dir, "a", events)
 	d := &damaged{dir: dir, stream: bustest.Names.Events()}
@@ -148,13 +154,7 @@ func TestDamageLeavesEventsOfRunsWithoutARecord(t *testing.T) {
 func TestRemovedRecordsOfExpiredRunsPreventNothing(t *testing.T) {
 	t.Parallel()
 	dir, events := storeLogs(t, twoLogs(t), func(b *bus.Bus) {
-		e, err := b.RunEntry(t.Context(), "a")
-		if err == nil {
-			err = b.RemoveRun(t.Context(), "a", e.Revision)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		removeRecord(t, b, "a")
 		raw, err := b.Stream(t.Context(), b.Raw())
 		if err != nil {
 			t.Fatal(err)

@@ -266,8 +266,8 @@ func (w *dirWatcher) abandon(ctx context.Context, e entry, why error) error {
 	return w.journal.forget(e.ID)
 }
 
-// yield accepts the response of another program as the answer. It goes on after the end of ctx: each scan stops the
-// request, because it has a response.
+// yield accepts the response of another program as the answer. It ignores the end of ctx: while the response is there,
+// each scan cancels the request.
 func (w *dirWatcher) yield(ctx context.Context, e entry, by outcome) error {
 	w.step("found")
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*graceTime)

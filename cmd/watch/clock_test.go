@@ -120,7 +120,8 @@ func TestOnceCancelsByItsStateFile(t *testing.T) {
 	})
 }
 
-// The state file is not written at each look at a run that goes on, but when the runs are others, and at the end.
+// While the same runs are open, the state file is written now and then, not at each look. It is written at once when a
+// run begins or ends, and when the watcher ends.
 func TestWhatIsSeenIsSavedSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,7 +140,7 @@ func TestWhatIsSeenIsSavedSeldom(t *testing.T) {
 		}
 		writes(maxPoll, "a")
 		if n := writes(10*time.Minute, "a"); n < 2 || n > 4 {
-			t.Errorf("a run that goes on: %d writes", n)
+			t.Errorf("while the same run is open: %d writes", n)
 		}
 		if n := writes(maxPoll, "b"); n != 1 {
 			t.Errorf("another run: %d writes", n)

@@ -59,7 +59,7 @@ func TestEndWhoseRecordIsLateIsReported(t *testing.T) {
 	}
 }
 
-// statuses counts what is asked about runs, and fails for those in fails.
+// statuses counts the requests for the status of each run. Those for a run in fails get an error.
 type statuses struct {
 	*linesman
 	asked map[string]int

@@ -261,7 +261,7 @@ func TestPanicIsAnErrorAndItsValueIsNotLogged(t *testing.T) {
 	}
 }
 
-// An answer that had begun is cut off, so that nobody takes it for whole.
+// A panic behind the first bytes of an answer closes its connection: the client sees that the answer is not complete.
 func TestPanicCutsOffAnAnswerThatHasBegun(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	s := server(t, Config{Log: zap.New(core)})

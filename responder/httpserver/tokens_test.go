@@ -117,7 +117,7 @@ func TestTokenCountsFromItsCreationToItsRemoval(t *testing.T) {
 	}
 }
 
-// A file that cannot be read is told once, and again after it could be read.
+// A file that cannot be read is logged once, and once more if it could be read in between.
 func TestUnreadableTokensAreToldOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	core, seen := observer.New(zap.WarnLevel)
